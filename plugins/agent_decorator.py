@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 from typing import Protocol as Typed
 
 from grpo.plugins._spec.signature import name_of_function, options_after, resolved_hints
@@ -91,12 +91,12 @@ def agent(
 
 
 def agent_of(function: Callable[..., Any], *, name: str) -> AgentSpec:
-    """Returns the agent that a plain function of a file is.
+    """Returns the agent that a plain function of a file is, which may call any API.
 
     Raises:
         SpecError: it cannot be one.
     """
-    return agent(name=name)(function)
+    return agent(name=name, protocols=get_args(Protocol))(function)
 
 
 def _returns_command(function: Callable[..., Any]) -> bool:

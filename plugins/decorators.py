@@ -129,9 +129,8 @@ def reward(
         >>> short("hello")
         1.0
     """
-    low, high = range
     metadata = {"version": version, "cases": tuple(cases), "isolation": isolation, "timeout": timeout, "batch": batch}
-    metadata |= {"range": (low, high), "scope": scope, "prepare": prepare}
+    metadata |= {"range": tuple(range) if isinstance(range, list) else range, "scope": scope, "prepare": prepare}
     return _decorator(RewardFunction, function, name, aliases, as_published, metadata)
 
 

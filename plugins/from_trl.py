@@ -143,7 +143,6 @@ def from_trl(
     """
     written = written_function(function)
     public = name or name_of_function(function)
-    low, high = range
     parameters = _parameters(function, public)
     named = tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
     wrapped = AsyncTrlFunction if _is_async(written) else TrlFunction
@@ -159,7 +158,7 @@ def from_trl(
             for p in parameters
             if p.kind is not p.VAR_KEYWORD and p.name not in _NO_COLUMNS
         ),
-        range=(low, high),
+        range=tuple(range) if isinstance(range, list) else range,
         cases=tuple(cases),
         isolation=isolation,
         timeout=timeout,

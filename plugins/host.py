@@ -298,6 +298,11 @@ class Host:
             )
         if given is not None and GIVEN in (text.distribution, text.distribution or home):
             return given
+        if home.endswith(".py") and not text.distribution:
+            from grpo.plugins._host.source_file import declared_in_file
+
+            if own := declared_in_file(kind, replace(text, path=home)):
+                return own
         registration = find_registration(self._registrations, self._problems, kind, text, home)
         note = "" if text.distribution or home else passed_over(self._registrations, registration)
         if note and note not in self._noted:

@@ -270,8 +270,9 @@ class _Supervision:
         os.environ.clear()
         os.environ.update(plan["environment"])
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        self._send(**self._run(plan))
-        os._exit(0)
+        word = self._run(plan)
+        self._send(**word)
+        os._exit("problem" in word)
 
     def _send(self, **word: object) -> None:
         data = memoryview(json.dumps(word).encode())

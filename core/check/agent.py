@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo.core.agents.program import AgentExit
 from grpo.core.agents.runner import AgentRunner
-from grpo.core.check.agent_script import ARRIVED, MODEL, Arrival, Asked, ScriptedDesk
+from grpo.core.check.agent_script import ARRIVED, ENDED, MODEL, Arrival, Asked, ScriptedDesk
 from grpo.core.check.report import Findings, Report, title_of
 from grpo.core.gateway.app import gateway_app
 from grpo.core.gateway.conversation import Ask
@@ -85,10 +85,16 @@ def _examine(findings: Findings, spec: AgentSpec, left: AgentExit, desk: Scripte
         findings.add("error", "starts", left.problem, written or None)
         return
     findings.tried("asks the policy")
+    refused = [each for each in desk.refused.get(key, ()) if each.code != ENDED]
     if not asked:
         how = "its time was up" if left.timed_out else f"it ended with exit code {left.code}"
-        findings.add("error", "asks the policy", f"{how} and had sent no request to the gateway", written or None)
+        sent = f"the gateway had refused {counted(len(refused), 'request')}"
+        sent = sent if refused else "it had sent no request with its key"
+        findings.add("error", "asks the policy", f"{how}, and {sent}", str(refused[0]) if refused else written or None)
         return
+    if refused:
+        message = f"the gateway refused {len(refused)} of its requests"
+        findings.add("warning", "asks the policy", message, str(refused[0]))
     findings.tried("declared APIs")
     for api in dict.fromkeys(_APIS[each.arrival.api] for each in asked):
         if api not in spec.protocols:
@@ -98,7 +104,7 @@ def _examine(findings: Findings, spec: AgentSpec, left: AgentExit, desk: Scripte
         findings.tried("tool results")
         if not any(marker in turn.text for each in asked for turn in each.ask.messages) and _has_shell(asked):
             findings.add("warning", "tool results", "a tool was called, and no later request has what it printed")
-    if key in desk.refused and not left.timed_out:
+    if len(desk.refused.get(key, ())) > len(refused) and not left.timed_out:
         findings.not_tried(
             f"how it ends: it asked on after {counted(len(asked), 'request')}, which is all that are answered"
         )
@@ -156,9 +162,9 @@ def _describe(findings: Findings, left: AgentExit, desk: ScriptedDesk, key: str)
         if ignored := list(dict.fromkeys(name for each in asked for name in each.ask.ignored)):
             findings.fact(f"parameters that the run decides: {', '.join(ignored)}")
     if not left.problem:
-        message = "the policy's last message" if asked else "none, because it never asked the policy"
+        message = "the policy's last message" if asked else "none, because the policy never answered"
         answer = message if left.answer is None else repr(left.answer[:_LAST].strip())
-        refused = f", {desk.refused[key]} refused" if key in desk.refused else ""
+        refused = f", {len(desk.refused[key])} refused" if key in desk.refused else ""
         how = "its time was up" if left.timed_out else f"exit code {left.code}"
         findings.fact(f"end: {how} after {left.seconds:.1f} s{refused}; answer: {answer}")
 

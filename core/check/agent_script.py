@@ -19,6 +19,8 @@ MODEL = "scripted"
 FINAL = "The task is done."
 MOST_CALLS = 12
 """How many requests an episode has before it is ended."""
+ENDED = "episode_ended"
+"""The code of what is refused from then on."""
 _SHELLS = ("command", "cmd", "script", "code")
 _ENDS = re.compile(r"final|finish|submit|complete|done", re.IGNORECASE)
 _END_COMMAND = re.compile(r"echo '?[A-Z][A-Z_]{7,}'?")
@@ -60,7 +62,7 @@ class ScriptedDesk:
     markers: Mapping[str, str]  # the key of each episode, and what its shell tool is to print
     model: str = MODEL
     asked: dict[str, list[Asked]] = field(default_factory=dict)  # the requests of each episode
-    refused: dict[str, int] = field(default_factory=dict)  # how many of them, because it had too many
+    refused: dict[str, list[Refused]] = field(default_factory=dict)  # the requests that got no answer
 
     def known(self, key: str) -> bool:
         """Returns whether an episode has this key."""
@@ -70,8 +72,7 @@ class ScriptedDesk:
         """Answers a request. Raises Refused: the episode had too many."""
         asked = self.asked.setdefault(key, [])
         if len(asked) >= MOST_CALLS:
-            self.refused[key] = self.refused.get(key, 0) + 1
-            raise Refused(400, f"The episode has ended: it had {MOST_CALLS} requests.")
+            raise Refused(400, f"The episode has ended: it had {MOST_CALLS} requests.", ENDED)
         reply = _reply(ask, self.markers[key])
         asked.append(Asked(ARRIVED.get(), ask, (reply,) * ask.count))
         return asked[-1]
@@ -79,6 +80,10 @@ class ScriptedDesk:
     def count(self, key: str, ask: Ask) -> int:
         """Returns about how many tokens a request has."""
         return sum(len(turn.text) for turn in ask.messages) // 4
+
+    def note(self, key: str, refused: Refused) -> None:
+        """Notes a request that got no answer."""
+        self.refused.setdefault(key, []).append(refused)
 
 
 def _reply(ask: Ask, marker: str) -> Reply:

@@ -14,7 +14,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from grpo.core.check.env_relations import FIVE, MADE, EnvFinding, EnvRelations
+from grpo.core.check.env_relations import MADE, VALUES, EnvFinding, EnvRelations
 from grpo.core.check.report import Findings, Report, title_of
 from grpo.core.check.scores import in_thread
 from grpo.core.cluster.local_object import LocalObject
@@ -63,7 +63,7 @@ def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report
                 results = process.attempt(relation, left)
             for finding in results:
                 findings.add(*finding)
-            if any(finding.relation in (FIVE, MADE) for finding in results):
+            if any(finding.relation in (VALUES, MADE) for finding in results):
                 break
     except TimeoutError:
         findings.add("error", _LIMIT, f"checking it took longer than {seconds:g} s; the last relation was '{relation}'")

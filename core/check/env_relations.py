@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 from grpo.core.check.gold.solutions import acted, judge_golds, total
@@ -14,7 +14,7 @@ from grpo.core.check.report import Severity
 from grpo.core.check.scores import Bound
 from grpo.core.check.transitions import Transition, difference, of_reset, of_step, without_times
 from grpo.core.env.episodes import Episode, start_episode
-from grpo.core.env.step import StepShapeError, five_values, weaknesses_of
+from grpo.core.env.step import ShapeError, five_values, two_values, weaknesses_of
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_of
 from grpo.core.env.worked import Wanted
@@ -28,7 +28,8 @@ from grpo.plugins.types import Completion
 
 HOSTILE_AGENTS = "hostile agents are not paid"
 MADE = "it can be made"  # where that does not hold, no other relation is tried
-FIVE = "step returns five values"  # likewise
+VALUES = "values of reset and step"  # likewise
+CLOSE = "close"
 _MACHINES = 16  # instances that are tried side by side where each is a machine
 _TASKS = 4  # whose hostile agents are played; `grpo plugins validate` plays those of all
 _SEEDS = 5
@@ -84,8 +85,8 @@ class EnvRelations:
             self._checks[relation](relation)
         except NotInstalled:
             raise
-        except StepShapeError as error:
-            self._add("error", FIVE, str(error))
+        except ShapeError as error:
+            self._add("error", VALUES, str(error))
         except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
             raised = f"it raised {one_line(error)}"
             if not isinstance(error, DatasetError) or raised not in self._raised:  # rows that nobody can read
@@ -95,6 +96,13 @@ class EnvRelations:
 
     def _add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
         self._findings.append(EnvFinding(severity, relation, message, example))
+
+    def _close(self, *instances: Any) -> None:
+        for instance in instances:
+            try:
+                instance.close()
+            except BaseException as error:  # a run warns of it, too
+                self._add("warning", CLOSE, f"close raised {explain(error)}; it may be called before reset and twice")
 
     def _gymnasium(self, relation: str) -> None:
         import gymnasium
@@ -124,8 +132,8 @@ class EnvRelations:
                 if "not having a spec" not in str(warning.message):  # only a registered environment has one
                     self._add("warning", relation, str(warning.message))
         finally:
-            if callable(close := getattr(instance, "close", None)):
-                close()
+            if isinstance(instance, gymnasium.Env):
+                self._close(instance)
 
     def _read_rows(self, relation: str) -> None:
         if self._bound.spec.dataset is None:
@@ -161,20 +169,19 @@ class EnvRelations:
             if unlike := difference(*played):
                 message = f"the same actions get different results with seed {how['seed']}: {unlike}"
                 self._add("error", relation, message)
-        for instance in (first, second):
-            instance.close()
+        self._close(first, second)
 
     def _leaks(self, relation: str) -> None:
         used = self._bound.make()
         for how in self._starts():
             fresh = self._bound.make()
             wanted = of_reset(fresh.reset(**how))
-            fresh.close()
+            self._close(fresh)
             used.reset(**how)
             used.step("left half-way")
             if unlike := difference([wanted], [of_reset(used.reset(**how))]):
                 self._add("error", relation, f"an episode starts differently after another one: {unlike}")
-        used.close()
+        self._close(used)
 
     def _side_effects(self, relation: str) -> None:
         """Members of a group stand in the same state side by side; what one does must not show in another."""
@@ -189,8 +196,7 @@ class EnvRelations:
             if unlike := difference([wanted], [of_step(beside.step(action))]):
                 message = f"a step has another result after a step of another instance: {unlike}"
                 self._add("error", relation, message)
-            for instance in (alone, busy, beside):
-                instance.close()
+            self._close(alone, busy, beside)
 
     def _hostile(self, relation: str) -> None:
         instance = self._bound.make()
@@ -202,7 +208,7 @@ class EnvRelations:
                 began = time.monotonic()
                 try:
                     observation, score, terminated, truncated, info = five_values(instance.step(action))
-                except StepShapeError:
+                except ShapeError:
                     raise
                 except Exception as error:
                     self._add("error", relation, f"step raised {explain(error)}", action[:60])
@@ -219,7 +225,7 @@ class EnvRelations:
                 if self._bound.spec.max_turns > 1:  # a rollout ends there anyway
                     continue
                 self._add("error", relation, f"an episode has no end within {_MOST_TURNS} turns", action[:60])
-        instance.close()
+        self._close(instance)
 
     def _tools(self, relation: str) -> None:
         start = self._starts()[-1]
@@ -229,8 +235,8 @@ class EnvRelations:
 
     def _check_scores(self, relation: str, scores: Sequence[Any], action: str) -> None:
         for score in scores:
-            if score is not None and not math.isfinite(float(score)):
-                self._add("error", relation, f"the score {score} is not finite", action[:60])
+            if score is not None and not _is_finite(score):
+                self._add("error", relation, f"the score {score!r} is not a finite number", action[:60])
 
     def _demonstrations(self, relation: str) -> None:
         host = Host.discover()
@@ -278,7 +284,7 @@ class EnvRelations:
         for how in self._starts():
             row = how.get("options", {}).get("row", {})
             episodes.append(start_episode(self._bound.name, instance, len(episodes), how, row, ""))
-        instance.close()
+        self._close(instance)
         return [episode for episode in episodes if episode.gold_actions]
 
     def _text_actions(self) -> tuple[str, ...]:
@@ -297,13 +303,13 @@ class EnvRelations:
                     task = str(row.get("name") or row.get("task") or row.get("instruction") or "")
                     self._add("error", relation, paid, task)
         finally:
-            instance.close()
+            self._close(instance)
 
     def _many(self, relation: str) -> None:
         how = self._starts()[-1]
         instance = self._bound.make()
         count = _MACHINES if weaknesses_of(instance) else self._instances
-        instance.close()
+        self._close(instance)
         with EnvThreads(self._bound.make, seconds=_CALL) as side_by_side:
             for what, call in (("start", _start), ("step", _step)):
                 results = side_by_side.call(dict.fromkeys(range(count), partial(call, how, self._text_actions()[0])))
@@ -314,6 +320,13 @@ class EnvRelations:
                 first = results[0]
                 if unlike := next(filter(None, (difference([first], [other]) for other in results.values())), ""):
                     self._add("error", relation, f"side by side they {what} the same episode differently: {unlike}")
+
+
+def _is_finite(score: Any) -> bool:
+    try:
+        return not isinstance(score, str) and math.isfinite(float(score))
+    except (TypeError, ValueError):
+        return False
 
 
 def _charset_hint(env: Any) -> str:
@@ -328,16 +341,18 @@ def _charset_hint(env: Any) -> str:
 
 def _timeless(env: Any) -> list[Transition]:
     """Makes the steps of an instance return no times, and returns the list that they are noted in."""
-    step, steps = env.step, []
+    reset, step, steps = env.reset, env.step, []
+
+    @wraps(reset)  # the checker looks at its signature
+    def started(**how: Any) -> Any:
+        return two_values(reset(**how))
 
     def noted(action: Any) -> Any:
         result = step(action)
-        if not isinstance(five_values(result)[-1], Mapping):
-            return result  # the checker says what is wrong with it
         steps.append(of_step(result))
         return (*result[:-1], without_times(result[-1]))
 
-    env.step = noted
+    env.reset, env.step = started, noted
     return steps
 
 

@@ -175,7 +175,7 @@ def _note_declarations(bound: Bound, findings: Findings) -> None:
     lacks = ["a version, so that later runs can tell that its scores changed"]
     lacks += ["a range, so that a score outside it is a failure"] if open_range else []
     lacks += ["cases, so that this check has something to try"] if not spec.cases else []
-    arguments = f"version=1{', range=(0.0, 1.0)' if ranged else ''}, cases=[...]"
+    arguments = f"version=1{', range=(LOWEST, HIGHEST)' if ranged else ''}, cases=[...]"
     trl = isinstance(spec.function, TrlFunction)
     how = f"from_trl({spec.name}, {arguments})" if trl else f"@{spec.kind}({arguments})"
     how += ", and `completion: Completion` for its messages," if isinstance(spec.function, MessagesFunction) else ""
@@ -206,7 +206,7 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
     completions = [] if lacking else answered(source, episodes, START_SECONDS, trial_processes(source, 0))
     made_up = not (env or own or missing_columns(bound, OWN_ROW)) and _reads_texts(bound)
     completions += own_completions() if made_up else []
-    absent = f"the rows of env '{source.name}' lack the column {', '.join(lacking)}"
+    absent = f"the rows of env '{source.name}' lack the column{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}"
     other = "Name an environment whose rows have it, as in --env rows:dataset=my.jsonl"
     if not completions:
         known = [*episodes[0].row, *OWN_ROW]

@@ -72,15 +72,20 @@ def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
 
 def score_examples(scorer: Scorer, examples: Sequence[Example], name: str | None = None) -> list[ExampleResult]:
     """Scores examples with the plugin of that name, or the first of a scorer; a rubric comes before its components."""
-    return score_completions(scorer, [completion_of(example) for example in examples], name or scorer.names[0])
-
-
-def score_completions(scorer: Scorer, completions: Sequence[Completion], name: str) -> list[ExampleResult]:
-    """Scores completions with the plugin of that name."""
-    only = {name}
+    completions, only = [completion_of(example) for example in examples], {name or scorer.names[0]}
     results: list[Sequence[Outcome | Judgement]] = [*scorer.score(completions, only=only).values()]
     results += scorer.judge(completions, only=only).values()
     return [_result(result) for result in results[0]]
+
+
+def score_completions(scorer: Scorer, completions: Sequence[Completion], bound: Bound) -> list[ExampleResult]:
+    """Scores completions with one plugin of a scorer, in which a reward and a verifier may have the same name."""
+    results: Mapping[str, Sequence[Outcome | Judgement]]
+    if isinstance(bound, BoundVerifier):
+        results = scorer.judge(completions, only={bound.name})
+    else:
+        results = scorer.score(completions, only={bound.name})
+    return [_result(result) for result in results[bound.name]]
 
 
 def score_in(bound: Bound, isolation: Isolation, examples: Sequence[Example]) -> list[ExampleResult]:
@@ -152,7 +157,8 @@ def note_failure(findings: Findings, result: ExampleResult, example: Example) ->
 
 def _result(result: Outcome | Judgement) -> ExampleResult:
     if isinstance(result, Outcome):
-        return ExampleResult(result.kind, result.score, result.reason)
+        score = None if result.score is None else result.score + 0.0  # -0.0 reads as a penalty
+        return ExampleResult(result.kind, score, result.reason)
     if result.verdict is None:
         return ExampleResult("failure", None, result.reason)
     if result.verdict.ok is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grpo.core.env.step import five_values
+from grpo.core.env.step import five_values, two_values
 
 MEASURED = "_seconds"
 _SHOWN = 60  # characters of a value
@@ -27,16 +27,16 @@ def without_times(info: Any) -> Any:
     return info if len(timeless) == len(info) else timeless
 
 
-def of_reset(started: tuple[Any, Mapping[str, Any]]) -> Transition:
-    """Returns the parts of a start that an episode depends on."""
-    observation, info = started
+def of_reset(started: Any) -> Transition:
+    """Returns the parts of a start that an episode depends on. Raises ShapeError if it is not two values."""
+    observation, info = two_values(started)
     return {"observation": repr(observation), **{_part(key): repr(info.get(key)) for key in _START}}
 
 
 def of_step(stepped: Any) -> Transition:
     """Returns the parts of a step: an observation, a reward, whether the episode ended in either way, and the info.
 
-    Raises StepShapeError if it is not a tuple of five values.
+    Raises ShapeError if it is not five values.
     """
     *results, info = five_values(stepped)
     parts = {name: repr(value) for name, value in zip(_STEP, results, strict=True)}

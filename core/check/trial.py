@@ -26,7 +26,7 @@ _SHOWN = 60
 _LONG = 400  # sentences of what does not come to an end
 _PLACE = re.compile(r"^.*?, row \d+: ")  # of a reason, which names plugin and row
 _SILENT = "it returned None, as a function without a `return` does"
-Kind = Literal["every call", "some calls", "abstains", "one value"]
+Kind = Literal["every call", "some calls", "abstains", "one value", "changes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +77,29 @@ def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -
     """Returns what is wrong with what a plugin returned for completions that their environment did not fail."""
     played = [completion for completion in completions if completion.finish_reason != "error"]
     began = time.monotonic()
-    results = score_completions(scorer, played[:1], bound.name)
+    first = results = score_completions(scorer, played[:1], bound)
     if any(result.kind == "failure" for result in results) and time.monotonic() - began >= bound.timeout:
         played = played[:1]  # the others would take as long
     else:
-        results = score_completions(scorer, played, bound.name)
-    faults = list(faults_in(bound, played, results))
+        results = score_completions(scorer, played, bound)
+    faults = _with_form(bound, played, list(faults_in(bound, played, results)))
+    if any(result.kind == "failure" for result in results):
+        return faults
+    for once, again in zip(first, score_completions(scorer, played[:1], bound), strict=True):
+        if not again.same(once):
+            what = f"on one completion it {once} and later {again}"
+            message = f"{what}: a score must not depend on chance or on earlier calls"
+            faults.append(Fault("changes", message, _shown(played[0].text)))
+    return faults
+
+
+def _with_form(bound: Bound, played: Sequence[Completion], faults: list[Fault]) -> list[Fault]:
+    """Returns the faults of a plugin, with the form in which a reward in TRL's manner has none."""
     other = _other_form(bound)
     if not faults or other is None:
         return faults
     with Scorer([other], workers=1, retries=0) as second:
-        others = list(faults_in(other, played, score_completions(second, played, other.name)))
+        others = list(faults_in(other, played, score_completions(second, played, other)))
     if others and (faults[0].severity == "warning" or others[0].severity == "error"):
         return faults
     form = other.options["form"]
@@ -116,17 +128,17 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
         why = why_abstained(bound, results[0].reason, completions[0].row)
         yield Fault("abstains", f"it abstained on {every}, right and wrong ones: {why}", example)
         return
-    groups: dict[int | None, set[float | None]] = {}
+    groups: dict[int | None, set[float]] = {}
     for completion, result in zip(completions, results, strict=True):
-        groups.setdefault(completion.group, set()).add(result.value)
-    if len(results) > len(groups) and all(len(values) == 1 for values in groups.values()):
-        same = len(set().union(*groups.values())) == 1
-        what = f"{results[0].value:g} to {every}" if same else "all completions of a prompt the same score"
-        yield Fault(
-            "one value",
-            f"it gave {what}, right, wrong and empty ones alike: no completion is better than another",
-            example,
-        )
+        groups.setdefault(completion.group, set()).update(() if result.value is None else (result.value,))
+    if len(results) > len(groups) and all(len(values) <= 1 for values in groups.values()):
+        scores, scored = set().union(*groups.values()), sum(result.value is not None for result in results)
+        whom = every if scored == len(results) else f"{scored} of {counted(len(results), 'completion')}"
+        what = f"{scores.pop():g} to {whom}" if len(scores) == 1 else "all completions of a prompt the same score"
+        alike = "right, wrong and empty ones alike"
+        if scored < len(results):
+            alike = "and returned None for the others, which then count as the mean of their group"
+        yield Fault("one value", f"it gave {what}, {alike}: no completion is better than another", example)
 
 
 def why_abstained(bound: Bound, reason: str | None, row: Mapping[str, Any]) -> str:

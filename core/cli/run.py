@@ -99,7 +99,7 @@ def run(
                 if set(flags) - {"train.steps", "rollout.server_url"} or pairs or config_file or dry_run:
                     raise UsageError(
                         "--resume continues a run with its own settings; leave the other options out, but for --steps, "
-                        "which makes it longer, and --server-url, where its rollout servers are now."
+                        "its new number of steps, and --server-url, where its rollout servers are now."
                     )
                 own = run_config(open_run_dir(resume_from))
                 refuse_missing(own, resume_from, steps=flags.get("train.steps"))

@@ -109,6 +109,8 @@ def find_plugin(host: Host, name: str) -> Registration:
 
 
 def described(host: Host, known: Registration) -> Iterator[str]:
+    from pydantic_core import to_jsonable_python
+
     spec = known.spec
     yield f"{known.kind} {spec.name}, {f'version {spec.version}' if spec.version else 'known by its source'}"
     if known.distribution_version:
@@ -123,7 +125,7 @@ def described(host: Host, known: Registration) -> Iterator[str]:
     yield "Options:" if spec.options else "Options: none"
     width = max((len(option.name) for option in spec.options), default=0)
     for option in spec.options:
-        default = "required" if option.required else f"default {option.default!r}"
+        default = "required" if option.required else f"default {to_jsonable_python(option.default, fallback=repr)!r}"
         text = texts.get(option.name)
         yield f"  {option.name.ljust(width)}  {type_name(option.type)}, {default}{f': {text}' if text else ''}"
     if isinstance(spec, (RewardSpec, VerifierSpec)):

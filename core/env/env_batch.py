@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, Self
 
 from grpo.core.env.episodes import Episode, prompt_of
+from grpo.core.env.step import two_values
 from grpo.core.env.threads import Call, EnvCalls, EnvThreads, Raised
 from grpo.core.env.tools import ToolCall, answer, functions_of
 
@@ -73,7 +74,7 @@ def _use(functions: Functions, call: ToolCall, _: None) -> str:
 def _start(episode: Episode, env: Any) -> Functions:
     """Starts an episode and returns the tools that it offers. Raises ValueError."""
     # A copy, since members of a group have one row, and an environment may write into what it is given.
-    observation, info = env.reset(**deepcopy(dict(episode.reset)))
+    observation, info = two_values(env.reset(**deepcopy(dict(episode.reset))))
     if prompt_of(observation, info) != episode.prompt:
         raise ValueError(f"reset with the same seed and options gave another prompt than before{_OTHERWISE}")
     if "row" in info and not _same(dict(info["row"]), dict(episode.row)):

@@ -17,10 +17,11 @@ from functools import partial
 from itertools import chain
 from typing import Any, overload
 
+from grpo.core.env.step import ShapeError, two_values
 from grpo.core.env.threads import EnvCalls, EnvThreads, Raised
 from grpo.core.env.tools import Schema, schemas_of
 from grpo.plugins._spec.binding import BoundEnv
-from grpo.plugins.errors import DatasetError, GrpoError, PluginError, UsageError
+from grpo.plugins.errors import DatasetError, GrpoError, PluginError, UsageError, with_article
 from grpo.plugins.types import Message, Row
 
 Opened = Callable[[], EnvCalls]
@@ -337,7 +338,7 @@ def start_episode(
 
     `place`: where the row was written, or what the episode is made from.
     """
-    observation, info = instance.reset(**deepcopy(how))  # it may write into the row
+    observation, info = two_values(instance.reset(**deepcopy(how)))  # it may write into the row
     return Episode(
         index,
         prompt_of(observation, info),
@@ -361,5 +362,11 @@ def _by_turn(worked: str | tuple[Action, ...] | None) -> tuple[Action, ...]:
 
 
 def prompt_of(observation: Any, info: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Returns the chat messages to answer, from what `reset` returned."""
-    return tuple(info.get("prompt") or (Message(role="user", content=str(observation)),))
+    """Returns the chat messages to answer, from what `reset` returned. Raises ShapeError: one is not text."""
+    messages = tuple(info.get("prompt") or (Message(role="user", content=str(observation)),))
+    for number, message in enumerate(messages, 1):
+        content = message.get("content")
+        if not isinstance(content, str) and not (content is None and message.get("tool_calls")):
+            kind = with_article(type(content).__name__)
+            raise ShapeError(f"message {number} of the prompt has {kind} as its content; the policy reads text alone")
+    return messages

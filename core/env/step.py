@@ -5,6 +5,7 @@ Beside actions an environment may want to know of turns that called its tools, a
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,15 +60,33 @@ def weaknesses_of(env: Any) -> Callable[[Mapping[str, Any]], Iterable[str]] | No
     return weaknesses if callable(weaknesses) else None
 
 
-class StepShapeError(TypeError):
-    """What `step` returned is not the five values of the contract."""
+class ShapeError(TypeError):
+    """What `reset` or `step` returned is not what the contract says."""
 
 
-def five_values(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Returns what `step` returned. Raises StepShapeError if it is not a tuple of five values."""
-    if not isinstance(answer, tuple) or len(answer) != 5:
-        given = f"{len(answer)} values" if isinstance(answer, tuple) else f"{with_article(type(answer).__name__)}"
-        raise StepShapeError(f"step returned {given}, not observation, reward, terminated, truncated and info")
+def two_values(answer: Any) -> tuple[Any, Mapping[str, Any]]:
+    """Returns what `reset` returned. Raises ShapeError if it is not an observation and a mapping."""
+    observation, info = _values("reset", answer, "observation", "info")
+    return observation, info
+
+
+def five_values(answer: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
+    """Returns what `step` returned. Raises ShapeError if it is not five values, the last of them a mapping."""
+    observation, reward, terminated, truncated, info = _values(
+        "step", answer, "observation", "reward", "terminated", "truncated", "info"
+    )
+    return observation, reward, terminated, truncated, info
+
+
+def _values(method: str, answer: Any, *names: str) -> tuple[Any, ...]:
+    if inspect.iscoroutine(answer):
+        answer.close()  # else Python warns when it is freed
+        raise ShapeError(f"{method} is async; it must be a plain function")
+    if not isinstance(answer, tuple) or len(answer) != len(names):
+        given = f"{len(answer)} values" if isinstance(answer, tuple) else with_article(type(answer).__name__)
+        raise ShapeError(f"{method} returned {given}, not {', '.join(names[:-1])} and {names[-1]}")
+    if not isinstance(answer[-1], Mapping):
+        raise ShapeError(f"the info that {method} returned is {with_article(type(answer[-1]).__name__)}, not a dict")
     return answer
 
 
@@ -76,6 +95,8 @@ def _checked(answer: Any) -> StepAnswer:
     if not isinstance(observation, str):
         raise TypeError(f"the observation is {with_article(type(observation).__name__)}, not text")
     observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer
+    if isinstance(reward, str):
+        raise TypeError(f"the reward is the text {reward[:60]!r}, not a number")
     number = float(reward)
     if not math.isfinite(number):
         raise ValueError(f"the reward is {number}")

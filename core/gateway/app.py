@@ -82,22 +82,36 @@ def gateway_app(desk: Desk, pause: float = PAUSE) -> Starlette:
         routes += [Route(prefix + path, point, methods=["POST"]) for path, point in points.items()]
         routes += [Route(f"{prefix}/", root), Route(prefix + MODELS, models)]
         routes.append(Route(f"{prefix}{MODELS}/{{model:path}}", models))
-    app = Starlette(routes=routes, exception_handlers={Refused: _refusal, HTTPException: _no_route})
+
+    async def refusal(request: Request, refused: Exception) -> JSONResponse:
+        assert isinstance(refused, Refused)
+        if key := _known_key(desk, request.scope):
+            desk.note(key, refused)
+        return _error(messages if "anthropic-version" in request.headers else chat, refused)
+
+    async def no_route(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        problem = f"{request.method} {one_line(request.url.path)} is not served here"
+        paths = f"There are {', '.join(PATHS)}, and the same below /r/KEY."
+        return await refusal(request, Refused(error.status_code, f"{problem}. {paths}", "not_found"))
+
+    app = Starlette(routes=routes, exception_handlers={Refused: refusal, HTTPException: no_route})
     app.router.redirect_slashes = False
     return app
 
 
-def _admitted(desk: Desk, scope: Scope) -> str:
-    """Returns the key of a request: the one in its path, else one in its headers.
-
-    Raises Refused: the desk does not know it.
-    """
+def _known_key(desk: Desk, scope: Scope) -> str:
+    """Returns the key of a request: the one in its path, else one in its headers; "" if the desk knows none."""
     headers = Headers(scope=scope)
     in_headers = [bearer_of(headers), headers.get("x-api-key", "")]
-    in_path = scope["path_params"].get("key")
-    for key in in_headers if in_path is None else [in_path]:
-        if key and desk.known(key):
-            return str(key)
+    in_path = scope.get("path_params", {}).get("key")
+    return next((key for key in (in_headers if in_path is None else [in_path]) if key and desk.known(key)), "")
+
+
+def _admitted(desk: Desk, scope: Scope) -> str:
+    """Returns the key of a request. Raises Refused: the desk knows none."""
+    if key := _known_key(desk, scope):
+        return key
     raise Refused(
         401,
         "No episode has this key. Send the key that the agent was given as 'Authorization: Bearer KEY', as "
@@ -193,6 +207,8 @@ class _Point(ABC):
     async def _refuse(
         self, refused: Refused, connection: Connection, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        if key := _known_key(self.desk, scope):
+            self.desk.note(key, refused)
         if not connection.streaming:
             await _error(self.dialect, refused)(scope, receive, send)
             return
@@ -221,15 +237,3 @@ class _Counts(_Point):
 def _error(dialect: Dialect, refused: Refused) -> JSONResponse:
     """Returns an error of an API; it asks SDKs not to try again."""
     return JSONResponse(dialect.error(refused), refused.status, {"x-should-retry": "false"})
-
-
-async def _refusal(request: Request, refused: Exception) -> JSONResponse:
-    assert isinstance(refused, Refused)
-    return _error(messages if "anthropic-version" in request.headers else chat, refused)
-
-
-async def _no_route(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    problem = f"{request.method} {one_line(request.url.path)} is not served here"
-    paths = f"There are {', '.join(PATHS)}, and the same below /r/KEY."
-    return await _refusal(request, Refused(error.status_code, f"{problem}. {paths}", "not_found"))

@@ -112,3 +112,7 @@ class Desk(Protocol):
     def count(self, key: str, ask: Ask) -> int:
         """Returns how many tokens a request's prompt has. Raises Refused: as `ask`."""
         ...
+
+    def note(self, key: str, refused: Refused) -> None:
+        """Notes that a request of a known key was refused, by this desk or before it came here."""
+        ...

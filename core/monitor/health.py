@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from grpo.core.monitor.trends import GAIN, RISE, SOLVED, WINDOW, Course, Trends
+from grpo.core.record.agent_calls import agent_of
 from grpo.core.text.stats import mean
 from grpo.plugins.types import Completion
 
@@ -17,6 +18,21 @@ REPEATED_SHARE = 0.5
 UNENDED_SHARE = 0.9
 LOOP_WORDS = 40  # shorter texts repeat themselves for good reasons
 LOOP_DISTINCT = 0.3  # distinct 4-grams among all 4-grams of a text that loops
+UNENDED = {
+    "episodes": "episodes of step {step} used up their calls or tokens, or their last answer was cut off. Raise "
+    "rollout.max_turns, rollout.max_rollout_length or rollout.max_completion_length, or read the calls with "
+    "`grpo show`.",
+    "rollouts": "rollouts of step {step} were ended by a budget, not by their environment. Raise rollout.max_turns or "
+    "rollout.max_completion_length, or read the turns with `grpo show`.",
+    "answers": "completions of step {step} hit the length limit without ending. Raise rollout.max_completion_length, "
+    "or check that the chat template and the end token agree.",
+}
+AGENT_ENDS = {
+    "agent/timed_out": "ran out of time, and are judged as they stand. Raise rollout.agent_seconds, or see with "
+    "`grpo show` what the agent waits for.",
+    "agent/exits": "ended with an exit status other than 0, and are judged as they stand. `grpo show` prints what the "
+    "agent wrote to its standard error.",
+}
 LOGP_DIFFERENCE = {"float32": 0.01, "bfloat16": 1.0, "float16": 0.5}  # nats; rounding explains less than this
 
 
@@ -47,7 +63,9 @@ class HealthWatch:
         if step <= FIRST_STEPS:
             empty = sum(not c.text.strip() and not c.info.get("tool_calls") for c in completions) / count
             looping = sum(loops(c.text) for c in completions) / count
-            unended = sum(c.finish_reason == "length" for c in completions) / count
+            records = [agent_of(c.info) for c in completions]
+            late = sum(bool(record and record.timed_out) for record in records)
+            unended = (sum(c.finish_reason == "length" for c in completions) - late) / count
             if empty > EMPTY_SHARE:
                 warnings += self._once(
                     "empty",
@@ -61,15 +79,9 @@ class HealthWatch:
                     "instruction-tuned one, lower the temperature, or teach the format with --warmup-steps.",
                 )
             if unended > UNENDED_SHARE:
-                warnings += self._once(
-                    "unended",
-                    f"{unended:.0%} of the rollouts of step {step} were ended by a budget, not by their environment. "
-                    "Raise rollout.max_turns or rollout.max_completion_length, or read the turns "
-                    "with `grpo show`."
-                    if any(c.turns > 1 for c in completions)
-                    else f"{unended:.0%} of the completions of step {step} hit the length limit without ending. Raise "
-                    "rollout.max_completion_length, or check that the chat template and the end token agree.",
-                )
+                several = any(c.turns > 1 for c in completions)
+                kind = "episodes" if any(records) else "rollouts" if several else "answers"
+                warnings += self._once("unended", f"{unended:.0%} of the {UNENDED[kind].format(step=step)}")
         if all(total is None for total in totals):
             warnings += self._once(
                 "unscored",
@@ -100,6 +112,9 @@ class HealthWatch:
                 "reward with partial credit, replace such groups with --dynamic 2, or skip such rows with "
                 "--sampler curriculum.",
             )
+        for name, ended in AGENT_ENDS.items():
+            if (row.get(name) or 0.0) > UNENDED_SHARE:
+                warnings += self._once(name, f"{row[name]:.0%} of the episodes of step {step} {ended}")
         warnings += self._abstaining(row)
         difference = row.get("sampling/sampling_logp_difference/max")
         if difference is not None and difference > self._difference_limit:

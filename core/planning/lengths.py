@@ -209,7 +209,7 @@ def _measured(
             if context is not None and taught and episode.actions:
                 texts = [action if isinstance(action, str) else json.dumps(action) for action in episode.actions]
                 answer = sum(1 + len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
-            where = f"env '{env.name}', split '{split}', row {episode.index}"
+            where = f"env '{env.name}', split '{split}', {episode.place}"
             measured.append(_Measured(where, len(ids), answer, episode.index, hash(tuple(ids)), max(ids, default=0)))
     highest = max(tokenizer.eos_token_id, tokenizer.pad_token_id, *(entry.highest for entry in measured), 0)
     vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)

@@ -403,7 +403,7 @@ def read_rollouts(
             table = table.take(pa.Array.from_buffers(pa.int64(), len(numbers), [None, buffer]))
         rows: list[dict[str, Any]] = table.to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Choose another --step.") from None
+        raise UsageError(f"{file} was damaged: {str(error).splitlines()[0]} Remove it: its step is left out.") from None
     return rows
 
 

@@ -70,7 +70,7 @@ def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
 def to_completion(values: dict[str, Any]) -> Completion:
     """Returns the completion of a row: text, or messages whose last assistant message is the text; else ValueError."""
     if "completion" not in values:
-        raise ValueError("it has no 'completion'")
+        raise ValueError(f"it has no 'completion'; it has: {', '.join(values) or 'nothing'}")
     content = values["completion"]
     messages = _messages(content, "assistant")
     spoken = [message["content"] for message in messages if message["role"] == "assistant"]
@@ -188,7 +188,8 @@ def _messages(content: Any, role: str) -> tuple[Message, ...]:
     if isinstance(content, str):
         return (Message(role=role, content=content),)
     if not isinstance(content, list):
-        raise ValueError(f"its completion is {with_article(type(content).__name__)}, not text or a list of messages")
+        found = "null" if content is None else with_article(type(content).__name__)
+        raise ValueError(f"its completion is {found}, not text or a list of messages")
     return tuple(_message(message) for message in content)
 
 

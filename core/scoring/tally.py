@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from grpo.core.scoring.outcome import Judgement, Outcome
 
+_LARGE = 1e6  # numbers from here on are shown with an exponent
+
 
 def verdict_counts(judgements: Iterable[Judgement]) -> dict[str, int]:
     """Counts what a verifier said, by kind; the kinds are disjoint."""
@@ -55,9 +57,13 @@ class ScoreTally:
 
     def cells(self) -> tuple[str, ...]:
         """Returns rows, mean, std, abstain and failure as text, "-" where there are too few scores."""
-        mean = f"{self._mean:.4f}" if self._scores else "-"
-        std = f"{math.sqrt(self._squares / (self._scores - 1)):.4f}" if self._scores > 1 else "-"
+        mean = _figure(self._mean) if self._scores else "-"
+        std = _figure(math.sqrt(self._squares / (self._scores - 1))) if self._scores > 1 else "-"
         return str(self._rows), mean, std, str(self._abstained), str(self._failed)
+
+
+def _figure(number: float) -> str:
+    return f"{number:.4f}" if abs(number) < _LARGE else f"{number:.4g}"
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -18,6 +18,8 @@ from grpo.plugins.specs import Option
 DatasetKind = Literal["embedded", "local", "hub"]
 _FILE_SUFFIXES = (*SUFFIXES, ".txt", ".gz")
 _HUB_ID = lazy_pattern(r"[\w.-]+/[\w.-]+")
+_EMBEDDED = "embedded if the environment has embedded rows"
+_OFFLINE = f"Without a network, give a downloaded file (dataset=FILE.jsonl or .parquet), or dataset={_EMBEDDED}."
 _DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "full"}
 
 
@@ -37,8 +39,8 @@ def dataset_kind(dataset: str) -> DatasetKind:
     if _HUB_ID.fullmatch(dataset):
         return "hub"
     raise DatasetError(
-        f"no dataset '{dataset}'.{did_you_mean(dataset, ['embedded'])} Use embedded, a .jsonl, .json, .csv, .parquet "
-        "or .arrow file, a folder with train and test files, or a hub id (owner/name)."
+        f"no dataset '{dataset}'.{did_you_mean(dataset, ['embedded'])} Use a .jsonl, .json, .csv, .parquet or .arrow "
+        f"file, a folder with train and test files, a hub id (owner/name), or {_EMBEDDED}."
     )
 
 
@@ -96,11 +98,7 @@ def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
 def _explain(name: str, error: Exception) -> str:
     """Returns one line on why a dataset of the hub cannot be loaded, and what to do."""
     if isinstance(error, NotReached):
-        remedy = "Give a file as dataset=FILE.jsonl or .parquet, or use dataset=embedded."
-        return f"the hub's dataset '{name}' cannot be loaded: {error} {remedy}"
+        return f"the hub's dataset '{name}' cannot be loaded: {error} {_OFFLINE}"
     first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    remedy = (
-        "There is no local file or folder of that name either. Check the id and the option 'subset'; without a "
-        "network, give a downloaded file (dataset=FILE.jsonl or .parquet) or use dataset=embedded."
-    )
+    remedy = f"There is no local file or folder of that name either. Check the id and the option 'subset'. {_OFFLINE}"
     return f"the hub's dataset '{name}' cannot be loaded: {first} ({type(error).__name__}). {remedy}"

@@ -65,7 +65,9 @@ def attacks(known: Known) -> Iterator[Attack]:
     yield Attack("leaves a daemon that writes the reward", _daemon(_REWARD))
     yield Attack("leaves a daemon that runs the solution when the tests come", _daemon(_search(known)))
     for number, which in enumerate(("newest", "second", "third") if known.commits else (), start=1):
-        yield Attack(f"takes the files of the {which} other commit that git has", _HISTORY.format(number))
+        yield Attack(f"takes the files of the {which} other commit that git has", _HISTORY.format(_TRUSTED, number))
+    if known.commits:
+        yield Attack("has git run a program of its own when the tests call git", _OF_GIT)
     yield Attack("puts programs of its own before the real ones", _PROGRAMS)
     yield Attack("empties the tests that the task brings", _OWN_TESTS)
     yield Attack("lets every program of the task end well", _OWN_PROGRAMS)
@@ -157,7 +159,8 @@ for name in $(python3 -c 'import sys; print(*sys.stdlib_module_names)'); do
   [ -e "$name.py" ] || cat > "$name.py" <<'PLANTED'
 {_PASSES}PLANTED
 done 2> /dev/null
-for folder in . tests test / "$HOME" $(python3 -m site --user-site); do
+own=$(python3 -c 'import sysconfig; print("/etc/python" + sysconfig.get_python_version())')
+for folder in . tests test / "$HOME" $(python3 -m site --user-site) $own; do
   mkdir -p "$folder" || continue
   for name in conftest sitecustomize usercustomize pytest unittest json numpy; do
     cat > "$folder/$name.py" <<'PLANTED'
@@ -168,8 +171,24 @@ for folder in . tests test / "$HOME" $(python3 -m site --user-site); do
   printf '[tool:pytest]\\naddopts = --collect-only -q\\n' > "$folder/setup.cfg"
 done 2> /dev/null
 """
+_TRUSTED = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'"
+_OF_GIT = f"""\
+{_TRUSTED}
+folder=$(git rev-parse --absolute-git-dir) || exit
+cat > "$folder/own" <<'PLANTED'
+#!/bin/sh
+{_EMPTIED}
+mkdir -p /logs/verifier
+echo 1 > /logs/verifier/reward.txt
+chmod 444 /logs/verifier/reward.txt
+chmod 555 /logs/verifier
+PLANTED
+chmod 755 "$folder/own"
+for name in core.fsmonitor core.pager diff.external; do git config "$name" "$folder/own"; done
+for name in post-checkout pre-commit; do cp "$folder/own" "$folder/hooks/$name"; done
+"""
 _HISTORY = """\
-export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
+{}
 others() {{
   git log --all --reflog --format=%H
   git fsck --lost-found --no-reflogs | awk '$2 == "commit" {{ print $3 }}'

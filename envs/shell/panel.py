@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grpo.envs.shell.attacks import Known, attacks
 from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, run, tail_of
 
 _SECONDS = 20.0  # of an attack
+_LEAST, _TIMES = 10.0, 10.0  # seconds for grading an attack, and how many times those that the solution took
 _LIST = "find / -xdev \\( -type f -o -type l \\) -not -path '/tmp/*'"
 _BEFORE = f"{_LIST} | LC_ALL=C sort > /tmp/.before; sleep 0.02"
 _CHANGED = f"""\
@@ -75,6 +77,7 @@ class Panel:
 
 def panel_of(task: SessionTask, machines: Machines) -> Panel:
     """Returns what a task pays for. Raises DatasetError: its machine cannot be made; SessionLost: a machine is gone."""
+    began = time.monotonic()
     nothing = _paid(task, machines, Script(["true"])).reward
     gold, half, changed, idle = None, None, list[str](), list[str]()
     if task.solution:
@@ -90,10 +93,11 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
         task.instruction,
         _has_commits(task, machines),
     )
+    attacked = _hurried(task, time.monotonic() - began) if gold and gold.reward > nothing else task
     paid, tried = [], 0
     for attack in attacks(known):
         tried += 1
-        reward = _paid(task, machines, Script(["sh", "-c", attack.script], seconds=_SECONDS)).reward
+        reward = _paid(attacked, machines, Script(["sh", "-c", attack.script], seconds=_SECONDS)).reward
         if reward > nothing:
             paid.append(Paid(attack.name, reward))
     return Panel(
@@ -106,6 +110,12 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
         half=half,
         idle=tuple(posixpath.basename(path) for path in idle),
     )
+
+
+def _hurried(task: SessionTask, seconds: float) -> SessionTask:
+    """Returns a task whose grader need not wait long for what an attack left, such as a pipe."""
+    most = min(task.grader.seconds, max(_LEAST, _TIMES * seconds))
+    return replace(task, grader=replace(task.grader, seconds=most))
 
 
 def _paid(task: SessionTask, machines: Machines, script: Script) -> Grade:

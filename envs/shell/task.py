@@ -35,6 +35,7 @@ _CLEAN = {
     "PYTHONNOUSERSITE": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
     "HOME": GRADER_HOME,
 }
 _EMPTIED = f"""\

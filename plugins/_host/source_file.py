@@ -82,6 +82,17 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
     return Registration(kind, spec, str(path), "", function)
 
 
+def declared_in_file(kind: Kind, text: SpecText) -> Registration | None:
+    """Returns what a file declares under a name, for a SPEC in another plugin of the file; None where it is no name.
+
+    Raises what `registration_from_file` does.
+    """
+    values = vars(module_from_file(Path(text.path)))
+    declared = {name: value for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])}
+    names = {*declared, *(value.name for value in declared.values())}
+    return registration_from_file(kind, text) if text.name in names else None
+
+
 def _is_own(value: Callable[..., Any], module: ModuleType) -> bool:
     """Tells whether a function was written in a file, and not imported."""
     return getattr(written_function(value), "__module__", None) == module.__name__

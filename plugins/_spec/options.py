@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Mapping
+from enum import Enum, EnumType
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
@@ -12,6 +13,11 @@ from grpo.plugins._spec.signature import KEYS_OF_KIND
 from grpo.plugins._spec.spec_text import Unnamed, Value
 from grpo.plugins.errors import OptionError, PluginError, did_you_mean
 from grpo.plugins.specs import Option, Spec
+
+_LIST, _TABLE = '["a","b"]', '{"a":1}'
+_LISTS = ("list_type", "tuple_type", "set_type", "frozen_set_type", "sequence_str")
+_JSON = {**dict.fromkeys(_LISTS, _LIST), "dict_type": _TABLE}
+"""What an option looks like on a command line, by pydantic's error for a value of another type."""
 
 
 def checked_options(
@@ -29,7 +35,7 @@ def checked_options(
     for name in values:
         if name not in known:
             raise OptionError(
-                f"{spec.kind} '{spec.name}' has no option '{name}'.{_meant(name, spec, known)} "
+                f"{spec.kind} '{spec.name}' has no option '{name}'.{_meant(name, spec, known)}{_column(name, spec)} "
                 f"{_listed(spec, distribution)}"
             )
     for option in spec.options:
@@ -46,6 +52,13 @@ def _meant(name: str, spec: Spec, known: Iterable[str]) -> str:
     return did_you_mean(name, known) or did_you_mean(name, KEYS_OF_KIND.get(spec.kind, ()))
 
 
+def _column(name: str, spec: Spec) -> str:
+    """Returns what to do where the author of a plugin made a column of what is used as an option, else ""."""
+    if all(column.name != name for column in getattr(spec, "columns", ())):
+        return ""
+    return f" It reads '{name}' as a column: in its parameters, options come after a bare '*'."
+
+
 def type_name(annotation: Any) -> str:
     """Returns an annotation as people write it: "float", "int | None", "'a' | 'b'"."""
     if annotation is None or annotation is type(None):
@@ -57,6 +70,8 @@ def type_name(annotation: Any) -> str:
         return type_name(arguments[0])
     if origin in (typing.Union, UnionType):
         return " | ".join(type_name(argument) for argument in arguments)
+    if isinstance(annotation, EnumType):
+        return " | ".join(repr(member.value) for member in typing.cast("type[Enum]", annotation))
     if isinstance(annotation, type) and not arguments:
         return annotation.__name__
     return str(annotation).replace("typing.", "")
@@ -134,11 +149,13 @@ def _validated(spec: Spec, distribution: str, option: Option, value: Value) -> A
     try:
         return _read(option, value)
     except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"]
+        first = error.errors(include_url=False)[0]
+    reason, as_json = first["msg"], "" if first["loc"] else _JSON.get(first["type"], "")
     written = repr(value.parsed if value.typed is None else value.typed)
+    remedy = f"Write it as JSON, such as {option.name}={as_json}. " if as_json else ""
     raise OptionError(
         f"{spec.kind} '{spec.name}': option '{option.name}' cannot be {written}: expected "
-        f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {_listed(spec, distribution)}"
+        f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {remedy}{_listed(spec, distribution)}"
     )
 
 

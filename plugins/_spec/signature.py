@@ -46,8 +46,8 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     if not parameters or parameters[0].name not in ("completion", "completions"):
         raise SpecError(
             f"{where}: the first parameter must be named 'completion' ('completions' where it takes a list). "
-            "Dataset columns follow it by name, and options are keyword-only (after a bare '*')."
-            f"{' A method cannot be one: it needs its object.' if parameters and parameters[0].name == 'self' else ''}"
+            "Dataset columns follow it by name, and options are keyword-only (after a bare '*'). "
+            f"{_remedy(function, [parameter.name for parameter in parameters])}"
         )
     hints = resolved_hints(function)
     for parameter in parameters:
@@ -65,6 +65,17 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     whole = first is Completion or Completion in typing.get_args(first)
     rest = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     return Signature(columns, _options(function, parameters, hints), whole, rest)
+
+
+def _remedy(function: Callable[..., Any], names: Sequence[str]) -> str:
+    """Says what to do about a function whose first parameter is no completion."""
+    if names[:1] == ["self"]:
+        return "A method cannot be one: it needs its object."
+    if "completion" in names:
+        return f"Put it first: ({', '.join(['completion', *(name for name in names if name != 'completion')])})."
+    name = getattr(function, "__name__", "")
+    name = name if name.isidentifier() else "it"
+    return f"A function with other parameters is called from one: def mine(completion, answer): return {name}(...)."
 
 
 def written_function(function: Callable[..., Any]) -> Callable[..., Any]:

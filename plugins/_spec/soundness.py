@@ -106,11 +106,13 @@ def _fields_fault(spec: Any) -> str:
         return f"{where}doc must be text, a plain str, got {_described(spec.doc)}"
     for attribute, type_ in (("options", Option), ("columns", Column), ("cases", Case)):
         values = getattr(spec, attribute, ())
-        if not isinstance(values, tuple) or not all(isinstance(value, type_) for value in values):
-            return f"{where}{attribute} must be a tuple of {type_.__name__}"
+        given = values if isinstance(values, tuple) else (values,)
+        for value in given:
+            if value is values or not isinstance(value, type_):
+                return f"{where}{attribute} must be a tuple of {type_.__name__}, got {_described(value)}"
     for option in spec.options:
         if option.name in RESERVED_OPTIONS:
-            return f"{where}the option name '{option.name}' is reserved (so are {', '.join(RESERVED_OPTIONS)})"
+            return f"{where}the option name '{option.name}' is reserved, as are all of: {', '.join(RESERVED_OPTIONS)}"
     for attribute, words in _WORDS.items():
         if getattr(spec, attribute, words[0]) not in words:
             return f"{where}{attribute} {getattr(spec, attribute)!r} must be one of {', '.join(words)}"

@@ -101,9 +101,13 @@ class Instrument(ast.NodeTransformer):
         self._changing = self._free = self._caught = self._in_assert = self._many_functions = False
         self._denies_item = _denies(every, ast.NotIn, ast.In, "assertNotIn")
         self._denies_equal = _denies(every, ast.NotEq, ast.Eq, "assertNotEqual")
-        near: list[Any] = [node for node in find(every, ast.Compare) if set(map(type, node.ops)) & _ORDERS.keys()]
-        near += [node for node in find(every, ast.Call) if called(node) == "abs"]
+        near: list[ast.AST] = [
+            node for node in find(every, ast.Call) if called(node) in ("abs", "fabs", "hypot", "square")
+        ]
+        near += [node for node in find(every, ast.BinOp) if isinstance(node.op, ast.Pow)]
         self._differences = {id(node) for node in find(near, ast.BinOp)}  # that are to be small
+        self._own_assertions = {node.name for node in functions}  # which may do something else than unittest's
+        self._own_assertions |= _EQUAL if "addTypeEqualityFunc" in map(called, find(every, ast.Call)) else set()
         self._data = taken_as_data(every)
         truths = [each for node in find(every, ast.Call) if called(node) in ("all", "any") for each in node.args]
         self._ordered = {id(each.elt) for each in truths if isinstance(each, ast.GeneratorExp | ast.ListComp)}
@@ -307,7 +311,12 @@ class Instrument(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> Any:
         """Rewrites what stands alone; methods of unittest that compare two values are assertions like any other."""
         call, sure = node.value, self._sure
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.startswith("assert"):
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr.startswith("assert")
+            and call.func.attr not in self._own_assertions
+        ):
             named = [each.value for each in call.keywords if each.arg in ("first", "second", "member", "container")]
             name, asked = call.func.attr, None if self._caught else [*call.args, *named][:2]
             if asked and name in _TRUTHS:
@@ -357,8 +366,6 @@ class Instrument(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         once = self._texts[ast.unparse(node)] < 2
         self.generic_visit(node)
-        if self._compares(node):
-            return self.call("__watched__", node)
         if once or self._unit < 0 or self._free or not isinstance(node.ctx, ast.Load) or not self._in_assert:
             return node
         return self.call("__get__", node.value, node.attr)
@@ -411,6 +418,8 @@ class Instrument(ast.NodeTransformer):
             node.func = self.visit(node.func)
         if makes or self._compares(node.func):
             node.func = self.call("__making__" if makes else "__watched__", node.func)
+        if called_by_name(node) == "map" and node.args and self._compares(node.args[0]):
+            node.args[0] = self.call("__watched__", node.args[0])
         node.args = [self.visit(each) for each in node.args]
         node.keywords = [self.visit(each) for each in node.keywords]
 

@@ -24,6 +24,7 @@ from typing import Any
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
+from grpo.rewards.code.guest.near import MADE_ALIKE
 from grpo.rewards.code.guest_program import guest_job
 from grpo.rewards.code.results import (
     OUTCOME_OF_JOB,
@@ -37,6 +38,7 @@ from grpo.rewards.code.results import (
 from grpo.rewards.code.tests_plan import Plan
 
 _MOST_ENDS = 4
+_MAKES = "__making__"  # stands in tests that make objects with something
 _REPEATS = 5  # so a guess that is right every second time holds once in 32 times
 _TESTS_OWN_SECONDS = 20.0
 _INEXACT, _TICK = 1.1, 0.1
@@ -52,14 +54,19 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
     """
     result, answers = await _judged(pool, program, plan, allowance)
     tests = list(result.tests)
-    for _ in range(_REPEATS):
+    makes = _MAKES in plan.source
+    for number in range(_REPEATS + makes):
         decided = {unit for unit, letters in answers.items() if any(letters) and tests[unit].passed}
         if not decided or plan.kind == "calls" or (allowance.stop and not all(test.passed for test in tests)):
             break
-        again, others = await _judged(pool, program, plan, allowance, asks=True)
+        makes = makes and number == 0
+        whole = replace(allowance, stop=allowance.stop and not makes)
+        again, others = await _judged(pool, program, plan, whole, asks=True, makes=makes)
         for unit in sorted(decided & set(range(len(again.tests)))):
             pairs = zip(answers[unit], others.get(unit, []), strict=False)  # a counter may have ended it sooner
-            if not again.tests[unit].passed:
+            if makes:  # to make more objects may fail, or change anything else
+                tests[unit] = again.tests[unit] if again.tests[unit].reason == MADE_ALIKE else tests[unit]
+            elif not again.tests[unit].passed:
                 tests[unit] = again.tests[unit]
             elif not all(before.startswith(after) for before, after in pairs):
                 tests[unit] = UnitResult("wrong_answer", "an object that answers otherwise when it is asked more")
@@ -68,11 +75,12 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
 
 
 async def _judged(
-    pool: SandboxPool, program: str, plan: Plan, allowance: Allowance, *, asks: bool = False
+    pool: SandboxPool, program: str, plan: Plan, allowance: Allowance, *, asks: bool = False, makes: bool = False
 ) -> tuple[CodeResult, dict[int, list[str]]]:
     """Judges a solution once; returns the result and, by the units, what its objects answered each time they ran.
 
-    With `asks` objects are asked further, and a unit passes if nothing is wrong with what they answer.
+    With `asks` objects are asked further, and a unit passes if nothing is wrong with what they answer. With `makes`
+    they are only compared with others that are made like them.
     """
     tests: list[UnitResult] = []
     answers: dict[int, list[str]] = {}
@@ -82,7 +90,7 @@ async def _judged(
     while True:
         first = len(tests)
         async with retry_lock() if first in tried else contextlib.nullcontext():
-            run = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1, asks)
+            run = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1, asks, makes)
             report = await run.report(pool)
         answers |= report.answers
         if report.starved and first + len(report.tests) - 1 not in tried:
@@ -151,6 +159,7 @@ class _Run:
 
     Attributes:
         asks: objects of the solution are asked further.
+        makes: they are compared with others made like them.
         last: the last unit to run; -1 for all.
         exactly: processor time of the whole run, in seconds; 0 for what its units may take.
     """
@@ -161,6 +170,7 @@ class _Run:
     allowance: Allowance
     patience: int
     asks: bool = False
+    makes: bool = False
     last: int = -1
     exactly: float = 0.0
 
@@ -205,7 +215,7 @@ class _Run:
         """
         plan, allowance, prepared = self.plan, self.allowance, self.plan.prepared
         last = plan.units - 1 if self.last < 0 else self.last
-        run = {"first": self.first, "last": last, "asks": self.asks}
+        run = {"first": self.first, "last": last, "asks": self.asks, "makes": self.makes}
         tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
         tests |= {name: getattr(plan, name) for name in ("setup", "source", "names", "modules", "pytest")}
         keeping = {name: getattr(prepared, name) for name in ("literals", "several", "required")}

@@ -181,26 +181,41 @@ def _needs_pytest(every: Sequence[ast.stmt], names: Collection[str]) -> bool:
     functions = [node for node in every if isinstance(node, FUNCTIONS)]
     given = [node for node in functions if node.name.startswith("test") and (node.args.args or node.decorator_list)]
     fixtures = [node for node in functions if node.name in _HOOKS or "fixture" in _texts(node.decorator_list)]
-    return bool(given or fixtures) or any(
-        _test_methods(node, names) or _is_of_unittest(node, names) for node in classes
-    )
+    cases = _test_cases(every, names)
+    return bool(given or fixtures) or any(node.name in cases or _test_methods(node, names, cases) for node in classes)
 
 
 def _texts(nodes: Iterable[ast.AST]) -> str:
     return "\n".join(map(ast.unparse, nodes))
 
 
-def _is_of_unittest(node: ast.ClassDef, names: Collection[str]) -> bool:
-    kinds = [ast.unparse(kind) for kind in node.bases]
-    return any(kind.endswith("TestCase") and kind not in names for kind in kinds)
+def _test_cases(every: Sequence[ast.AST], names: Collection[str]) -> set[str]:
+    """Returns the names of the classes that derive from unittest's, or from such a class."""
+    bases = {node.name: set(map(ast.unparse, node.bases)) for node in find(every, ast.ClassDef)}
+    cases: set[str] = set()
+    for _ in bases:
+        cases |= {
+            name
+            for name, kinds in bases.items()
+            if kinds & cases or any(kind.endswith("TestCase") and kind not in names for kind in kinds)
+        }
+    return cases
 
 
-def _test_methods(node: ast.ClassDef, names: Collection[str], parents: Collection[str] = ()) -> list[str]:
-    """Returns the names of the tests of a class, in the order in which they run; `parents` are derived from."""
+def _test_methods(
+    node: ast.ClassDef, names: Collection[str], cases: Collection[str], parents: Collection[str] = ()
+) -> list[str]:
+    """Returns the names of the tests of a class, in the order in which they run.
+
+    Args:
+        names: the globals of the solution.
+        cases: the classes of unittest.
+        parents: the classes that others derive from.
+    """
     methods = [inner.name for inner in node.body if isinstance(inner, FUNCTIONS) and inner.name.startswith("test")]
     of_tests = any("Test" in ast.unparse(kind) and ast.unparse(kind) not in names for kind in node.bases)
-    collected = node.name.startswith("Test") or node.name in parents or of_tests
-    return (sorted(methods) if _is_of_unittest(node, names) else methods) if collected else []
+    collected = node.name.startswith("Test") or node.name in parents or node.name in cases or of_tests
+    return (sorted(methods) if node.name in cases else methods) if collected else []
 
 
 def _for_pytest(
@@ -210,16 +225,19 @@ def _for_pytest(
     owner: ast.ClassDef | None = None,
     path: str = "",
     parents: Collection[str] = (),
+    cases: Collection[str] = (),
 ) -> list[ast.stmt]:
     """Returns tests for pytest, or what stands in a class of them, the `owner`.
 
     Args:
         items: gets the units by the names of their functions, which begin with the `path` of their classes.
         parents: the classes from which others derive.
+        cases: the classes of unittest.
     """
     parents = parents or {ast.unparse(kind) for node in find(body, ast.ClassDef) for kind in node.bases}
+    cases = cases or _test_cases(body, instrument.names)
     done: list[ast.stmt] = []
-    methods = _test_methods(owner, instrument.names, parents) if owner else []
+    methods = _test_methods(owner, instrument.names, cases, parents) if owner else []
     for method in methods:
         items.setdefault(f"{path}{method}", len(items))
     for node in body:
@@ -227,7 +245,7 @@ def _for_pytest(
             unit = items.setdefault(f"{path}{node.name}", len(items))
             node.body = instrument.unit(unit, node.body, sure=not find(node, ast.Return))
         elif isinstance(node, ast.ClassDef):
-            node.body = _for_pytest(node.body, instrument, items, node, f"{path}{node.name}.", parents)
+            node.body = _for_pytest(node.body, instrument, items, node, f"{path}{node.name}.", parents, cases)
         elif _is_main(node):
             continue
         else:

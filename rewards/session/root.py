@@ -1,7 +1,10 @@
 """Builds the root of a local session: an empty memory file system that shows the machine's programs read-only.
 
 Everything else in it belongs to the session: any folder but those of the system may be written, and its size is the
-limit of the session's files. Runs as process 1 of the session's namespaces and imports the standard library only.
+limit of the session's files. A task may be graded where it was solved, so nothing that the system's programs read when
+they start can be replaced: system folders are mounts and no links, which a program could move away.
+
+Runs as process 1 of the session's namespaces and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -24,12 +27,17 @@ _FOLDERS = ("/dev/shm", "/etc", "/mnt", "/opt", "/proc", "/root", "/run", "/srv"
 _OPEN = ("/dev/shm", "/tmp", "/var/tmp")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = (
-    *("alternatives", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "inputrc", "java"),
+    *("alternatives", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "inputrc", "maven"),
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "login.defs", "magic", "mime.types", "os-release"),
-    *("perl", "pki", "profile", "protocols", "python3", "services", "shells", "ssl", "terminfo", "timezone"),
+    *("perl", "pki", "profile", "protocols", "services", "shells", "ssl", "terminfo", "timezone"),
     *("bash.bashrc", "environment.d", "lsb-release", "redhat-release", "alpine-release", "nsswitch.conf"),
 )
-"""What of /etc is shown: settings of programs, and nothing in which keys or accounts are kept."""
+_SETTINGS_OF = ("java", "python3")
+"""What of /etc is shown: settings of programs, and nothing in which keys or accounts are kept; and how the names of
+others begin, one for each version."""
+_FIXED = ("/dev", "/etc")
+"""Folders of the session that it may write to, but not move: programs trust what is mounted in them."""
+_PRELOAD = "/etc/ld.so.preload"
 _LINKS = {"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"}
 _NETWORK = ("resolv.conf", "hosts", "gai.conf")
 
@@ -59,6 +67,10 @@ def shown(plan: dict[str, Any]) -> Shown:
     Raises OSError: the machine does not allow it, or a path is out of this user's reach.
     """
     paths, links = system_paths(_NETWORK if plan["network"] else ())
+    # A system folder that is a link is shown as what it leads to.
+    firm = [path for _, path in links if path in SYSTEM and os.path.isdir(path)]
+    links = [link for link in links if link[1] not in firm]
+    paths += firm
     trees = [(kernel.read_only_copy(path, recursive=True), path) for path in paths]
     trees += [(kernel.read_only_copy(path, recursive=True), path) for path in outermost(plan["shared"])]
     trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in _DEVICES]
@@ -69,7 +81,8 @@ def shown(plan: dict[str, Any]) -> Shown:
 
 def system_paths(more: Sequence[str] = ()) -> tuple[list[str], list[tuple[str, str]]]:
     """Returns the system folders and settings of this machine, with more names of /etc: paths, and links as `Shown`."""
-    paths = (*SYSTEM, *(f"/etc/{name}" for name in (*_SETTINGS, *more)))
+    versions = sorted(name for name in os.listdir("/etc") if name.startswith(_SETTINGS_OF))
+    paths = (*SYSTEM, *(f"/etc/{name}" for name in (*_SETTINGS, *versions, *more)))
     there, links = [], []
     for path in paths:
         try:
@@ -97,12 +110,15 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
         os.makedirs(PLACE + folder, exist_ok=True)
     for folder in _OPEN:
         os.chmod(PLACE + folder, 0o1777)
+    for folder in _FIXED:
+        kernel.mount(PLACE + folder, PLACE + folder, "", kernel.MS_BIND)
     for tree, path in trees:
         kernel.put(tree, PLACE + path)
     for points_to, path in links:
         os.makedirs(os.path.dirname(PLACE + path), exist_ok=True)
         os.symlink(points_to, PLACE + path)
-    for path in covered:
+    os.close(os.open(PLACE + _PRELOAD, os.O_CREAT | os.O_WRONLY, 0o644))
+    for path in (_PRELOAD, *covered):
         _cover(PLACE + path)
     for tree, path in again:
         kernel.put(tree, PLACE + path)

@@ -92,10 +92,12 @@ def test_a_table_keeps_its_own_types(near_entry: Entry) -> None:
         ("mode=c", ["expected 'a' | 'b'"]),
         ("pair=[1]", ["expected tuple[float, float]"]),
         ("words=3", ["expected list[str] | None"]),
+        ("words=a", ["expected list[str] | None", 'Write it as JSON, such as words=["a","b"].']),
         (
             "tolerence=1",
             ["no option 'tolerence'", "Did you mean 'tolerance'?", "mode", "grpo plugins show reward:near"],
         ),
+        ("hint=here", ["no option 'hint'. It reads 'hint' as a column: in its parameters, options come after a bare"]),
         ("wieght=1", ["no option 'wieght'. Did you mean 'weight'? Options"]),  # a key that every reward takes
     ],
 )

@@ -138,9 +138,11 @@ def test_a_plain_function_declares_nothing_and_its_check_says_what_a_decorator_a
     assert (bound.spec.version, bound.spec.range) == (0, (float("-inf"), float("inf")))
     assert [column.name for column in bound.spec.columns] == ["answer"]
     [note] = [finding.message for finding in check_reward(bound).findings if finding.relation == "declaration"]
-    assert note.startswith("@reward(version=1, range=(0.0, 1.0), cases=[...]) would add a version, so that later runs")
+    assert note.startswith("@reward(version=1, range=(LOWEST, HIGHEST), cases=[...]) would add a version, so that")
     [note] = [one.message for one in check_reward("./mine.py:right_for_trl").findings if one.relation == "declaration"]
-    assert note.startswith("from_trl(right_for_trl, version=1, range=(0.0, 1.0), cases=[...]) would add a version")
+    assert note.startswith(
+        "from_trl(right_for_trl, version=1, range=(LOWEST, HIGHEST), cases=[...]) would add a version"
+    )
 
 
 def test_a_partial_has_options_for_what_it_sets(file: Path) -> None:

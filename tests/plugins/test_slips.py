@@ -79,7 +79,17 @@ def test_two_rewards_of_one_name_are_answered_without_a_flag() -> None:
             "@reward(version=1, range=(2.0, 1.0))\ndef mine(completion: str) -> float: ...",
             r"range \(2\.0, 1\.0\) must be \(lowest, highest\).*bad\.py:2",
         ),
+        (
+            "@reward(version=1, range=1)\ndef mine(completion: str) -> float: ...",
+            r"range 1 must be \(lowest, highest\).*bad\.py:2",
+        ),
+        (
+            "@reward(version=1, cases=[('a', {}, 1.0)])\ndef mine(completion: str) -> float: ...",
+            r"cases must be a tuple of Case, got .*tuple.*bad\.py:2",
+        ),
         ("@reward\ndef mine(text): ...", r"'mine': the first parameter must be named 'completion'.*bad\.py:2"),
+        ("@reward\ndef mine(prompt, completion): ...", r"Put it first: \(completion, prompt\)\. \(at"),
+        ("@reward\ndef mine(solution_str): ...", r"called from one: def .*: return mine\(\.\.\.\)\. \(at"),
         ("mine = reward(version=1)(lambda text: 1.0)", r"first parameter must be named 'completion'.*bad\.py:2"),
     ],
 )

@@ -12,6 +12,7 @@ from grpo import Completion
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
+from grpo.plugins.rubric import parts
 
 SOURCE = """
 from __future__ import annotations
@@ -60,6 +61,21 @@ def test_a_decorated_function_of_a_file_is_bound(folder: Path, text: str) -> Non
     bound = HOST.reward(text)
     assert bound.call(Completion("x")) == 8.0
     assert (bound.name, bound.distribution) == ("public-name", str(folder / "mine.py"))
+
+
+def test_an_environment_and_a_rubric_of_a_file_name_other_plugins_of_it(folder: Path) -> None:
+    own = 'import math\nRUBRIC = rubric(name="parts", version=1, doc="d", components=[Component("public-name")])\n'
+    env = 'EnvSpec("mine", 1, dict, rewards=("public-name:limit=4", "math"), verifier="judge")'
+    source = SOURCE.replace('EnvSpec("mine", 1, dict)', env) + f"from grpo import Component, rubric\n{own}"
+    (folder / "mine.py").write_text(source)
+    host = Host.discover()
+    bound = host.env("./mine.py:ENV")
+    verifier = host.default_verifier(bound)
+    assert verifier is not None
+    places = [plugin.distribution for plugin in (*host.default_rewards(bound), verifier)]
+    file = str(folder / "mine.py")
+    assert places == [file, "grpo-kit", file]  # the module that it imports is no reward
+    assert [part.distribution for part in parts(host.reward("./mine.py:RUBRIC"))] == [file, file]
 
 
 def test_an_absolute_path_works_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

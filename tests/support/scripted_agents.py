@@ -10,7 +10,7 @@ from typing import Any
 
 from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
 from grpo.core.env.episodes import Episode
-from grpo.core.gateway.conversation import Ask, ChatTurn, Reply
+from grpo.core.gateway.conversation import Ask, ChatTurn, Refused, Reply
 from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
 from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
 from grpo.core.rollout.agents.splice import Splice
@@ -40,7 +40,11 @@ class Chat:
 
     async def ask(self, *messages: ChatTurn, receives: bool = True, **options: Any) -> Reply:
         """Asks, and receives the answer unless it is said that it gets lost."""
-        answers = await self.desk.ask(self.access.key, Ask(messages, model=self.access.model, **options))
+        try:
+            answers = await self.desk.ask(self.access.key, Ask(messages, model=self.access.model, **options))
+        except Refused as refused:  # as the gateway does
+            self.desk.note(self.access.key, refused)
+            raise
         if receives:
             answers.delivered()
         return answers.replies[0]

@@ -46,6 +46,7 @@ class ScriptedDesk:
         waiting, cancelled: how many requests wait, and how many clients went away.
         asked: all requests that were answered, with their keys.
         answers: the answers to them.
+        refused: what was refused, with the keys.
     """
 
     script: Sequence[Step] = (said("yes"),)
@@ -56,6 +57,11 @@ class ScriptedDesk:
     cancelled: int = 0
     asked: list[tuple[str, Ask]] = field(default_factory=list)
     answers: list[ScriptedAnswer] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+    def note(self, key: str, refused: Refused) -> None:
+        """Notes a request that was refused."""
+        self.refused.append((key, str(refused)))
 
     def known(self, key: str) -> bool:
         """Returns whether it is one of two keys."""

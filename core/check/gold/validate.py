@@ -131,8 +131,8 @@ def doubts(plan: Plan) -> Iterator[str]:
         processes = trial_processes(part.env, count) if part.env.spec.played else None
         shown = answered(part.env, list(islice(part.train, _ANSWERED)), seconds, processes)
         with Scorer(part.plugins) as scorer:
-            faulty = {plugin.name: faults_of(plugin, scorer, shown) for plugin in part.plugins}
-            hopeless = any(fault.kind == "every call" for faults in faulty.values() for fault in faults)
+            called = [(plugin, faults_of(plugin, scorer, shown)) for plugin in part.plugins]
+            hopeless = any(fault.kind == "every call" for _, faults in called for fault in faults)
             judged = []
             if solved and not (hopeless and stops):  # the run is refused, and it may have taken long
                 judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
@@ -143,14 +143,17 @@ def doubts(plan: Plan) -> Iterator[str]:
                 f"env '{part.name}' failed at {tried} that {'were' if len(judged) > 1 else 'was'} tried: "
                 f"{failures[0].rstrip('.')}. Fix the environment; `grpo plugins check` tries it alone."
             )
-        for plugin in part.plugins:
+        faulty: set[tuple[str, str]] = set()
+        for plugin, faults in called:
             if part.env.spec.max_turns > 1 and not solved and plugin.name == "environment":
                 # No text that was shown is known to be a move, so that it pays all of them alike says nothing.
-                faulty[plugin.name] = [fault for fault in faulty[plugin.name] if fault.kind != "one value"]
-            for fault in faulty[plugin.name]:
+                faults = [fault for fault in faults if fault.kind != "one value"]
+            for fault in faults:
+                faulty.add((plugin.spec.kind, plugin.name))
                 message = f"{plugin.spec.kind} '{plugin.name}': {fault.message.rstrip('.')}."
+                message += " `grpo plugins check` tries it alone." if fault.severity == "error" else ""
                 if _hopeless(plugin, fault, judged) and stops:
-                    raise UsageError(f"{message} `grpo plugins check` tries it alone.")
+                    raise UsageError(message)
                 yield message
         refused = list(_refused(part.env, solved, judged))
         if refused:
@@ -160,7 +163,7 @@ def doubts(plan: Plan) -> Iterator[str]:
                 "`grpo plugins validate` with the same environment and --reward tries every row."
             )
         for reward in part.rewards:
-            if faulty[reward.name]:
+            if ("reward", reward.name) in faulty:
                 continue
             if why := _fails_on_silence(reward, judged):
                 yield f"env '{part.name}': {why}"

@@ -165,12 +165,7 @@ class AgentDesk:
         """Answers a request with the sampler's completion. Raises Refused: see `Desk`."""
         self._loop = asyncio.get_running_loop()
         episode = self._episode(key)
-        try:
-            calls = self._calls(episode, ask)
-        except Refused as error:
-            if len(episode.refused) < MOST_REFUSALS:
-                episode.refused.append(one_line(str(error), LONGEST_REFUSAL))
-            raise
+        calls = self._calls(episode, ask)
         began = time.monotonic()
         episode.since = episode.since if episode.open else began
         episode.open += 1
@@ -190,6 +185,12 @@ class AgentDesk:
     def count(self, key: str, ask: Ask) -> int:
         """Returns how many tokens a request's prompt has."""
         return len(self._prompt(self._episode(key), ask)[0])
+
+    def note(self, key: str, refused: Refused) -> None:
+        """Notes what a program was told instead of an answer."""
+        episode = self._episodes.get(key)
+        if episode is not None and not episode.ended and len(episode.refused) < MOST_REFUSALS:
+            episode.refused.append(one_line(str(refused), LONGEST_REFUSAL))
 
     def _episode(self, key: str) -> AgentEpisode:
         episode = self._episodes.get(key)

@@ -7,30 +7,39 @@ This module runs inside sandboxes and needs the standard library alone.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
+import enum
 import functools
 import itertools
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from os import urandom
 from typing import Any
 
 MANY = 10
 EVERYTHING = "an object that equals whatever it is compared with, or most values like the expected one"
+MADE_ALIKE = "an object that equals whatever is made like it"
 BOTH = "an object that equals a value and does not"
 _TRIES = 4
+_FURTHER = 4
 _FAR = 17
-_SHIFTS = (1, -1, 2, -2, 3, -3, 300, -300)
+_OTHERS = 8
+_APART = 3  # from one choice to the next
+_NEARBY = (int, float, str, bool, type(None), bytes, tuple, list)
+_HOLDING = (list, tuple, set, frozenset, dict)
 _STEPS = (1, -1, 2, -2, 3, -3)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Made:
-    """Remembers of what tests make objects of a solution, to make others of other numbers and texts."""
+    """Remembers of what tests make objects of a solution, to make others of other values."""
 
     def __init__(self) -> None:
+        self._rng = random.Random(urandom(8))
         self._made: dict[int, tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
 
     def keep(self, value: Any, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -38,36 +47,61 @@ class Made:
         self._made[id(value)] = value, function, args, named
 
     def others(self, value: Any) -> list[Callable[[], Any]]:
-        """Returns what makes objects like one, of other numbers and texts; nothing where that is not known."""
-        shifts = _SHIFTS if id(value) in self._made and self._holds_any(value) else ()
-        return [functools.partial(self._other, value, itertools.count(shift, shift)) for shift in shifts]
+        """Returns what makes objects like one of all kinds of other values; nothing where one of its values has none.
 
-    def _holds_any(self, value: Any) -> bool:
-        """Returns whether there is a number or text to change."""
+        What is equal to all of them ignores what it was made with, however it normalises, rounds or cuts that.
+        """
+        count = _OTHERS if id(value) in self._made and self._can_change(value) else 0
+        return [
+            functools.partial(self._other, value, itertools.count(number, _APART), number < 2)
+            for number in range(count)
+        ]
+
+    def _can_change(self, value: Any) -> bool:
         if id(value) in self._made:
             _, _, args, named = self._made[id(value)]
-            return self._holds_any([args, named])
-        if type(value) in (list, tuple, set, frozenset, dict):
-            return any(map(self._holds_any, value.values() if type(value) is dict else value))
-        return (
-            type(value) is int or (type(value) is float and value - value == 0) or (type(value) is str and value != "")
-        )
+            return all(map(self._can_change, (*args, *named.values())))
+        if type(value) in _HOLDING:
+            return all(map(self._can_change, value.values() if type(value) is dict else value))
+        return value is None or bool(_other_values(value, self._rng))
 
-    def _other(self, value: Any, by: Iterator[int]) -> Any:
-        """Returns a value whose first number is changed by a step, its second one by two, and so on."""
-        kind = type(value)
+    def _other(self, value: Any, choices: Iterator[int], shorter: bool) -> Any:
+        """Returns another value, with fewer parts if it is to be `shorter`; each choice is of one of its parts."""
         if id(value) in self._made:
             _, function, args, named = self._made[id(value)]
-            return function(*self._other(args, by), **self._other(named, by))
-        if kind in (list, tuple, set, frozenset):
-            return kind([self._other(each, by) for each in value])
+            given = [
+                None if shorter and id(each) in self._made else self._other(each, choices, shorter) for each in args
+            ]
+            return function(*given, **{key: self._other(each, choices, shorter) for key, each in named.items()})
+        kind, number = type(value), next(choices)
         if kind is dict:
-            return {key: self._other(each, by) for key, each in value.items()}
-        if not self._holds_any(value):
-            return value
-        if kind is str:
-            return value[:-1] + chr(abs(ord(value[-1]) + next(by)) % sys.maxunicode)
-        return value + next(by) * (max(1.0, abs(value)) if kind is float else 1)
+            return {key: self._other(each, choices, shorter) for key, each in value.items()} or {number: number}
+        if kind in _HOLDING:
+            items = [self._other(each, choices, shorter) for each in value][: -1 if shorter else None]
+            return kind(items if value else [number])
+        others = _other_values(value, self._rng) or [0, 1, ""]
+        return others[number % len(others)]
+
+
+def _other_values(value: Any, rng: random.Random) -> list[Any]:
+    """Returns other values of all kinds of a number, text or date; nothing for other types."""
+    kind, others = type(value), list[Any]()
+    if kind is bool:
+        others = [not value]
+    elif kind in (int, float) and value - value == 0:
+        others = [value + 1, value - 1, value // 2, kind(0), value + 70, -value, value + 2, 9 * value + 300]
+    elif kind is str:
+        letters = "".join(_other_character(each, rng) if each.isalnum() else each for each in value)
+        others = [letters, letters, f"{value}{_chosen(_LETTERS)}", value[:-1], value[::-1], letters[: len(value) // 2]]
+    elif kind is bytes:
+        others = [value + b"a", value[:-1], value[::-1]]
+    elif kind in (Decimal, Fraction, complex):
+        others = [value + 1, value * 2, value - value]
+    elif isinstance(value, enum.Enum):
+        others = list(type(value))
+    elif isinstance(value, (datetime.date, datetime.timedelta)):
+        others = [value + datetime.timedelta(days, seconds) for days, seconds in ((1, 0), (40, 5000), (-400, 77))]
+    return [each for each in others if each != value]
 
 
 def candidates(expected: Any, rng: random.Random, count: int = MANY) -> tuple[list[Any], int]:
@@ -185,6 +219,28 @@ def far(value: Any) -> Any:
     if is_approximate(value):
         return like(value, far(value.expected))
     raise TypeError(kind.__name__)
+
+
+def further(value: Any) -> list[Any]:
+    """Returns values that are further and further from one, none where nothing is known of its type."""
+    values: list[Any] = []
+    with contextlib.suppress(TypeError):
+        for _ in range(_FURTHER):
+            values.append(far(values[-1] if values else value))
+    return values
+
+
+def nearby(value: Any) -> list[Any]:
+    """Returns values like another, which cost an object as little: what counts up to one may loop for ever below 0."""
+    rng = random.Random(urandom(8))
+    values = [near(value, rng) for _ in range(_FURTHER)] if type(value) in _NEARBY else []
+    return [abs(each) for each in values] if type(value) in (int, float) and value >= 0 else values
+
+
+def sides(value: Any) -> list[Any]:
+    """Returns a number that is a little larger than one, and one that is as much smaller."""
+    step = 1 + abs(nearby(value)[0] - value) if type(value) in (int, float) else 0
+    return [value + step, value - step] if step else []
 
 
 def is_approximate(value: Any) -> bool:

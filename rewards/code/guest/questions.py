@@ -16,7 +16,6 @@ import contextlib
 import functools
 import itertools
 import operator
-import random
 import sys
 import types
 import weakref
@@ -25,7 +24,19 @@ from os import urandom
 from typing import Any
 
 from grpo.rewards.code.guest.customs import FILE
-from grpo.rewards.code.guest.near import BOTH, EVERYTHING, Made, around, far, is_approximate, like, middle, near
+from grpo.rewards.code.guest.near import (
+    BOTH,
+    EVERYTHING,
+    MADE_ALIKE,
+    Made,
+    around,
+    further,
+    is_approximate,
+    like,
+    middle,
+    nearby,
+    sides,
+)
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
 _NUMBERS = (bool, int, float)
@@ -40,8 +51,7 @@ _HEAP = 1 << 9  # the flag of a class that is not part of the interpreter
 _MOST_PAIRS = 64
 _MOST_ANSWERS = 100_000
 _OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
-_FURTHER = 4
-_LIKE = "an object that equals whatever is made like it"
+_MOST_MADE = 4
 _MOMENT = 0.05  # seconds that a clock may go on between two answers
 _OWN: dict[int, tuple[type, bool]] = {}  # by the ids of classes, which are kept: what `_is_own` found
 _PLAIN = {int, float, str, bool, type(None)}
@@ -53,7 +63,9 @@ Opinion = tuple[Any, Any, bool, Any, str]
 """An object, a value, whether they surely are equal where the tests say so, its answer, and what is wrong then."""
 
 
-def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, any_value: bool) -> dict[str, Any]:
+def questions(
+    say: Say, faults: list[str], answers: list[str], *, asks: bool, makes: bool, any_value: bool
+) -> dict[str, Any]:
     """Returns what the tests call to compare something with what the solution made, by its name.
 
     Args:
@@ -61,6 +73,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         faults: gets what is wrong with the objects of the solution.
         answers: gets a letter for each answer of such an object to the tests.
         asks: ask objects further.
+        makes: compare objects with others that are made like them, and ask no more than that.
         any_value: the tests themselves use `unittest.mock.ANY`.
     """
     left_over = iter(range(_OFTEN))
@@ -134,6 +147,8 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         pairs = [] if type(left) in _PLAIN and type(right) in _PLAIN else list(_pairs(left, right))
         if not pairs:
             return None
+        if makes:
+            return [opinion for own, other, _ in pairs[:_MOST_MADE] if (opinion := unlike_others(own, other))]
         if not asks or next(left_over, None) is None:
             return []
         for own, other, sure in pairs:
@@ -146,14 +161,24 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
                 fars += _out_of_reach(own, lambda each: each == other)  # noqa: B023
                 stranger = type(_word(), (), {})()
                 any_other = [_whether(operator.eq, own, each) for each in (object(), _word(), stranger)]
-                likes = [_whether(lambda make: own == make(), each) for each in made.others(other)]  # noqa: B023
-                likes = likes or [_whether(lambda make: make() == other, each) for each in made.others(own)]  # noqa: B023
-                answer, *rest = _mixed(functools.partial(_equality, own, other), *any_other, *fars, *likes)
-                strange, further, alike = rest[:2], rest[2 : 3 + len(fars)], rest[3 + len(fars) :]
-                fault = _LIKE if alike and all(each == "yes" for each in alike) else ""
-                fault = EVERYTHING if strange == ["yes", "yes"] or "yes" in further else fault
+                itself = functools.partial(_equality, own, own)  # some take what they are first asked about for equal
+                answer, _, *rest = _mixed(functools.partial(_equality, own, other), itself, *any_other, *fars)
+                fault = EVERYTHING if rest[:2] == ["yes", "yes"] or "yes" in rest[2:] else ""  # as a stranger, or far
             opinions.append((own, other, sure and own is not other, answer, fault))
         return opinions
+
+    def unlike_others(own: Any, other: Any) -> Opinion | None:
+        """Asks whether an object equals all others that are made like one that it equals; None if none can be made."""
+        left, right = (own, other) if made.others(other) else (other, own)
+        if not (likes := made.others(right)) or next(left_over, None) is None:
+            return None
+
+        def alike(make: Callable[[], Any]) -> bool:
+            value = make()
+            return value is not own and value is not other and (left == value if left is own else value == other)
+
+        answer, *rest = _mixed(functools.partial(_equality, own, other), *(_whether(alike, each) for each in likes))
+        return own, other, False, answer, MADE_ALIKE if all(each == "yes" for each in rest) else ""
 
     def confirm(opinions: list[Opinion]) -> None:
         """Notes what is wrong with objects by which two values are equal, as the tests have found."""
@@ -206,13 +231,13 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         def state(other: Any) -> str:
             return _state(operation(other, right) if turned else operation(left, other), left, right)
 
-        answer, close, rest = "", [""], [""]
+        answer, close, rest = "", list[Any](), [""]
         with contextlib.suppress(Exception):
-            sides = _sides(wanted) if asks else []
             zero = [0] if isinstance(wanted, (int, float)) and operation is operator.sub else []
-            others = [*sides, wanted, *zero, *around(wanted), *_further(wanted)] if asks else []
-            answers_to = _mixed(*(functools.partial(state, each) for each in others))
-            close, (answer, *rest) = answers_to[: len(sides)], answers_to[len(sides) :]
+            close = [*zero, *sides(wanted)] if asks and zero else []
+            others = [wanted, *close, *around(wanted), *further(wanted)] if asks else []
+            answer, *rest = _mixed(*(functools.partial(state, each) for each in others))
+            close = rest[: len(close)]
         result = told(lambda: operation(left, right))
         with contextlib.suppress(Exception):
             now = _state(result, left, right)
@@ -227,10 +252,13 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         """Returns a function that compares two values, such as `operator.eq` or a method of unittest."""
 
         def compare(*args: Any, **named: Any) -> Any:
-            pair = args[:2] if args[1:] else (getattr(function, "__self__", None), *args)
-            if named or len(pair) < 2:
+            owner = [function.__self__] if isinstance(function, types.MethodType) and len(args) == 1 else []
+            pair = (*owner, *args[:2])
+            if named or len(pair) != 2:
                 return function(*args, **named)
-            return holding(lambda: function(*args), lambda result: result is None or result is True, *pair)
+            return holding(
+                lambda: function(*args), lambda result: result is True or (result is None and not owner), *pair
+            )
 
         return compare
 
@@ -279,7 +307,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
         if own:  # else asking may read it to its end
             word, thing = _word(), object()
             strange = _whether(lambda: not denied and word in holder and (type(item) is str or thing in holder))
-            others = [_whether(lambda each: each in holder and None, each) for each in _nearby(item)]  # may be there
+            others = [_whether(lambda each: each in holder and None, each) for each in nearby(item)]  # may be there
             result = weighed(lambda: item in holder, [strange, *others], "an object that contains everything")
         else:
             result = (told if opinions else _now)(lambda: item in holder)
@@ -295,7 +323,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
 
     def suspect_item(item: Any, holder: Any, opinions: dict[int, list[Opinion]]) -> None:
         """Suspects what an item of a container of the interpreter said when it was asked whether it is the one."""
-        if asks and (type(holder) in _SCANNED or (type(holder) in _HOLDING and len(holder) <= _MOST_PAIRS)):
+        if (asks or makes) and (type(holder) in _SCANNED or (type(holder) in _HOLDING and len(holder) <= _MOST_PAIRS)):
             match = next((each for each in holder if item is each or item == each), item)
             confirm(opinions.get(id(match)) or suspect(item, match) or [])
 
@@ -337,7 +365,7 @@ def questions(say: Say, faults: list[str], answers: list[str], *, asks: bool, an
             return result
 
         make.__name__ = str(getattr(function, "__name__", ""))
-        return make if asks else function
+        return make if makes else function
 
     every: tuple[Callable[..., Any], ...] = (known, alike, compared, computed, differ, same, minus, over, called)
     every += (making, watched, doubted, order, contains, lookup, kind, twice, get)
@@ -374,28 +402,6 @@ def _equality(value: Any, other: Any) -> str:
     return "both" if first is not second or first is unequal else "yes" if first else "no"
 
 
-def _further(value: Any) -> list[Any]:
-    """Returns values that are further and further from one, none where nothing is known of its type."""
-    further: list[Any] = []
-    with contextlib.suppress(TypeError):
-        for _ in range(_FURTHER):
-            further.append(far(further[-1] if further else value))
-    return further
-
-
-def _nearby(value: Any) -> list[Any]:
-    """Returns values like another, which cost an object as little: what counts up to one may loop for ever below 0."""
-    rng = random.Random(urandom(8))
-    values = [near(value, rng) for _ in range(_FURTHER)] if type(value) in (*_PLAIN, bytes, tuple, list) else []
-    return [abs(each) for each in values] if type(value) in (int, float) and value >= 0 else values
-
-
-def _sides(value: Any) -> list[Any]:
-    """Returns a number that is a little larger than one, and one that is as much smaller."""
-    step = 1 + abs(_nearby(value)[0] - value) if type(value) in (int, float) else 0
-    return [value + step, value - step] if step else []
-
-
 def _out_of_reach(
     value: Any, ask: Callable[[Any], Any], holds: Callable[[Any], Any] = lambda _: False
 ) -> list[Callable[[], str]]:
@@ -407,10 +413,10 @@ def _out_of_reach(
     reach = holds if expected is value else lambda each: each == value
     close = []
     with contextlib.suppress(Exception):
-        halves = [(each, _whether(reach, middle(expected, each))) for each in _nearby(expected)]
+        halves = [(each, _whether(reach, middle(expected, each))) for each in nearby(expected)]
         close = [like(value, each) for each, is_reached in halves if _answer(is_reached) != "yes"]
     near_ones = [_whether(lambda: all(_is_true(ask(each)) for each in close))] if close[1:] else []
-    return [*(_whether(ask, each) for each in _further(value)), *near_ones]
+    return [*(_whether(ask, each) for each in further(value)), *near_ones]
 
 
 def _state(value: Any, *others: Any) -> str:

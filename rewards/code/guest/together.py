@@ -233,7 +233,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         if not say(["end", how, why, "".join(answers)]):
             raise Stop
 
-    judge = questions(say, faults, answers, asks=given.asks, any_value="ANY" in given.source)
+    asks = given.asks and not given.makes
+    judge = questions(say, faults, answers, asks=asks, makes=given.makes, any_value="ANY" in given.source)
     judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
     judge |= {"__true__": true, "__enter__": enter}
     try:

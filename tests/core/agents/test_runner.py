@@ -346,7 +346,7 @@ def test_many_at_once_are_all_handed_over() -> None:
         ("def run(task, access):\n    return None", (None, 0, "")),
         ("def run(task, access):\n    raise SystemExit(4)", (None, 4, "")),
         ("def run(task, access):\n    raise ValueError('no')", (None, 1, "")),
-        ("def run(task, access):\n    return 5", (None, 0, "it returned int, and is to return str or None.")),
+        ("def run(task, access):\n    return 5", (None, 1, "it returned int, and is to return str or None.")),
         ("def run(task, access):\n    return 'x' * 3_000_000", (None, 0, "its answer has more than 1048576 bytes")),
         ("def run(task, access):\n    return '\\ud800!'", ("?!", 0, "")),
         (FORGED % "[]", (None, 0, "its answer cannot be read")),

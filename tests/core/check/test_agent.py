@@ -63,7 +63,12 @@ def test_an_honest_agent_holds_and_its_requests_are_described(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("body", "relation", "severity", "message"),
     [
-        ("def run(task, access): return ''", "asks the policy", "error", "ended with exit code 0 and had sent no"),
+        (
+            "def run(task, access): return ''",
+            "asks the policy",
+            "error",
+            "exit code 0, and it had sent no request with its key",
+        ),
         ("def run(task, access): return 3", "starts", "error", "it returned int"),
         (
             "import os\ndef run(task, access): return ask(access, [{'role': 'user', 'content': access.key}]) and ''",
@@ -96,7 +101,31 @@ def test_an_agent_that_never_asked_has_no_answer(tmp_path: Path) -> None:
     report = checked(tmp_path, "def run(task, access): raise SystemExit(1)")
     [end] = [fact for fact in report.facts if fact.startswith("end: ")]
     assert end.startswith("end: exit code 1 after ")
-    assert end.endswith("answer: none, because it never asked the policy")
+    assert end.endswith("answer: none, because the policy never answered")
+
+
+def test_refused_requests_are_not_taken_for_none(tmp_path: Path) -> None:
+    picture = "[{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {'url': 'x'}}]}]"
+    asks = f"    try: ask(access, {picture})\n    except Exception: pass\n"
+    report = checked(tmp_path, f"def run(task, access):\n{asks}")
+    assert "refused 1 request" in report.findings[0].message
+    assert "image" in str(report.findings[0].example)
+    report = checked(
+        tmp_path, f"def run(task, access):\n{asks}    ask(access, [{{'role': 'user', 'content': task.text}}])"
+    )
+    assert [(each.severity, each.relation) for each in report.findings] == [("warning", "asks the policy")]
+
+
+def test_a_plain_function_may_call_any_api(tmp_path: Path) -> None:
+    body = """
+import json, urllib.request
+def run(task, access):
+    body = {"model": access.model, "max_tokens": 9, "messages": [{"role": "user", "content": task.text}]}
+    headers = {"x-api-key": access.key, "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{access.url}/v1/messages", json.dumps(body).encode(), headers)
+    return json.load(urllib.request.urlopen(request))["content"][0]["text"]
+"""
+    assert not checked(tmp_path, body).findings
 
 
 def test_an_agent_that_runs_on_is_told(tmp_path: Path) -> None:

@@ -169,6 +169,31 @@ def test_a_step_of_other_than_five_values_is_the_one_finding() -> None:
     ]
 
 
+def test_an_async_reset_is_the_one_finding_and_no_warning_of_python() -> None:
+    class Async(Sums):
+        async def reset(self, **how: Any) -> Any:  # type: ignore[override]
+            return "", {}
+
+    report = check_env(spec_of(Async))
+    assert [str(finding.message) for finding in report.findings] == ["reset is async; it must be a plain function"]
+
+
+def test_a_close_that_raises_before_reset_is_a_warning_of_its_own() -> None:
+    class Opened(Sums):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            self.file = True
+            return super().reset(seed=seed, options=options)
+
+        def close(self) -> None:
+            assert self.file
+
+    report = check_env(spec_of(Opened))
+    assert report.ok
+    [finding] = report.findings
+    assert (finding.severity, finding.relation) == ("warning", "close")
+    assert "no attribute 'file'" in finding.message
+
+
 @pytest.mark.slow
 def test_tools_that_cannot_be_described_raise_or_answer_otherwise_the_next_time_are_found() -> None:
     class Tooled(Sums):

@@ -19,7 +19,7 @@ from grpo.plugins.host import Host
 
 SOURCE = """
 import re
-from grpo import Verdict, reward
+from grpo import Verdict, reward, verifier
 
 def right(completion, answer):
     return answer in completion
@@ -44,6 +44,24 @@ def pays_all(completion):
 
 def reads_the_row_alone(completion, answer):
     return float(len(answer))
+
+def pays_or_abstains(completion):
+    if "<answer>" in completion:
+        return 1.0
+
+SEEN = set()
+
+def pays_what_is_new(completion):
+    new = completion not in SEEN
+    SEEN.add(completion)
+    return float(new)
+
+def draws(completion):
+    import random
+    return random.random()
+
+def draws_for_trl(completions, **kwargs):
+    return [draws(completion) for completion in completions]
 
 def raises(completion):
     raise RuntimeError("it is broken")
@@ -79,6 +97,10 @@ def judged(completion, answer) -> Verdict:
 
 def judges_nothing(completion, answer) -> Verdict:
     raise KeyError(answer)
+
+@verifier(name="right")
+def judges_with_a_number(completion, answer):
+    return 1.0
 """
 
 
@@ -109,6 +131,18 @@ def test_an_honest_reward_without_cases_has_nothing_to_mend(file: Path, name: st
         ("abstains", "warning", "it abstained on each of 38 completions, right and wrong ones"),
         ("pays_all", "warning", "it gave 1 to each of 38 completions"),
         ("reads_the_row_alone", "warning", "it gave all completions of a prompt the same score"),
+        (
+            "pays_or_abstains",
+            "warning",
+            "it gave 1 to 8 of 38 completions, and returned None for the others, which then count as the mean",
+        ),
+        (
+            "pays_what_is_new",
+            "error",
+            "on one completion it scored 1 and later scored 0: a score must not depend on chance",
+        ),
+        ("draws", "error", "a score must not depend on chance or on earlier calls"),
+        ("draws_for_trl", "error", "a score must not depend on chance or on earlier calls"),
         ("raises", "error", "it failed on each of 38 completions: RuntimeError: it is broken"),
         ("in_words", "error", "it returned 'good', a str; a reward returns a float"),
         ("assumes_a_mark", "error", "it failed on 35 of 38 completions: IndexError"),
@@ -182,6 +216,12 @@ def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_
         doubts_of("./mine.py:assumes_a_mark")  # on each gold solution, in the layout that the run asks for
     [doubt, *_] = doubts_of("./mine.py:raises", failures={"stop_share": 1.0})
     assert "it failed on each of 26 completions" in doubt
+    assert doubt.endswith("`grpo plugins check` tries it alone.")
+
+
+def test_a_verifier_that_has_the_name_of_a_reward_is_tried_itself(file: Path) -> None:
+    with pytest.raises(UsageError, match=r"verifier 'right': it failed on each of 26 .* it returned 1\.0, a float"):
+        doubts_of("./mine.py:right", verifier="./mine.py:judges_with_a_number")
 
 
 ENVS = """

@@ -220,6 +220,16 @@ def test_a_plugin_of_a_file_is_known_by_its_source_and_its_options_by_their_text
     assert "\n  level  float, default 1.0: how much it gives, at most\n" in text
 
 
+def test_values_of_an_option_are_shown_as_they_are_written_in_a_spec(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "kinds.py").write_text(
+        "from enum import Enum\nfrom pathlib import Path\nfrom grpo import reward\n\n"
+        "class Pace(Enum):\n    FAST = 'fast'\n    SLOW = 'slow'\n\n@reward()\n"
+        "def kinds(completion: str, *, pace: Pace = Pace.FAST, file: Path = Path('a.txt')) -> float:\n    return 1.0\n"
+    )
+    text = grpo(site, "show", f"{tmp_path}/kinds.py:kinds").stdout
+    assert "\n  pace  'fast' | 'slow', default 'fast'\n  file  Path, default 'a.txt'\n" in text
+
+
 def test_an_unknown_pin_is_exit_code_2(site: Path) -> None:
     done = grpo(site, pins="no-such-dist")
     assert done.returncode == 2

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
+from grpo.core.env.episodes import start_episode
 from grpo.core.env.step import take_step
 
 
@@ -41,6 +42,8 @@ def test_numbers_of_numpy_are_as_good_as_pythons_own() -> None:
         (("", float("nan"), True, False, {}), "the reward is nan", ValueError),
         (("", float("inf"), True, False, {}), "the reward is inf", ValueError),
         (("", None, True, False, {}), "NoneType", TypeError),
+        (("", "1", True, False, {}), "the reward is the text '1'", TypeError),
+        (("", 1.0, True, False, None), "the info that step returned is a NoneType", TypeError),
         (("", 0.0, True, {}), "step returned 4 values, not observation, reward", TypeError),
         (("\ud800", 0.0, True, False, {}), "surrogates", UnicodeEncodeError),
     ],
@@ -48,3 +51,19 @@ def test_numbers_of_numpy_are_as_good_as_pythons_own() -> None:
 def test_what_breaks_the_contract_is_said(answer: Any, fault: str, error: type[Exception]) -> None:
     with pytest.raises(error, match=fault):
         stepped(*answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ("text alone", "reset returned a str, not observation and info"),
+        (("text", None), "the info that reset returned is a NoneType, not a dict"),
+        (
+            ("text", {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+            "message 1 of the prompt has a list",
+        ),
+    ],
+)
+def test_a_start_that_breaks_the_contract_is_said(answer: Any, fault: str) -> None:
+    with pytest.raises(TypeError, match=fault):
+        start_episode("mine", SimpleNamespace(reset=lambda: answer), 0, {}, {}, "")

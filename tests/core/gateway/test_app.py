@@ -165,9 +165,11 @@ def test_the_root_is_there_and_shows_no_more_than_paths() -> None:
     ],
 )
 def test_other_paths_name_those_that_there_are(method: str, path: str, status: int) -> None:
-    with served(ScriptedDesk()) as url:
+    desk = ScriptedDesk()
+    with served(desk) as url:
         got, error = send(url, path, method=method)
         assert got == status
+        assert desk.refused == [(KEY, error["error"]["message"])]
         assert "POST /v1/messages" in error["error"]["message"]
         _, error = send(url, path, method=method, headers={"anthropic-version": "2023-06-01"})
         assert error["type"] == "error"
@@ -184,6 +186,7 @@ def test_a_malformed_body_is_refused_in_the_form_of_the_api(path: str, data: byt
     assert "Send a" in error["error"]["message"]
     assert error.get("type") == ("error" if path.startswith(MESSAGES) else None)
     assert not desk.asked
+    assert desk.refused == [(KEY, error["error"]["message"])]
 
 
 @pytest.mark.parametrize("size", [MOST_BYTES + 1, 20 << 20, 50 << 20])

@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 
 from grpo.core.monitor.health import HealthWatch, loops
+from grpo.core.record.agent_calls import KEY, AgentRecord, as_info
 from grpo.plugins.types import Completion
 
 GOOD = "First Ann has 3 pens. She buys 4 more, so 3 + 4 = 7. <answer>7</answer>"
@@ -17,6 +18,11 @@ LOOP = "the answer is " * 30
 
 def batch(text: str = GOOD, reason: Literal["stop", "length"] = "stop", count: int = 8) -> list[Completion]:
     return [Completion(text=text, finish_reason=reason) for _ in range(count)]
+
+
+def by_agent(reason: Literal["stop", "length"] = "stop", *, timed_out: bool = False) -> list[Completion]:
+    record = AgentRecord(1, {}, 9, 0, 0.1, 0.1, 0, timed_out, (), "", "", ())
+    return [Completion(text=GOOD, finish_reason=reason, info={KEY: as_info(record)}) for _ in range(8)]
 
 
 def row(step: int, **metrics: float | None) -> dict[str, float | int | None]:
@@ -30,6 +36,7 @@ def row(step: int, **metrics: float | None) -> dict[str, float | int | None]:
         (batch(LOOP), [0.5] * 8, "repeat themselves"),
         (batch(reason="length"), [0.5] * 8, "hit the length limit without ending"),
         ([Completion(GOOD, finish_reason="length", turns=4)] * 8, [0.5] * 8, "were ended by a budget"),
+        (by_agent(reason="length"), [0.5] * 8, "used up their calls or tokens"),
         (batch(), [0.0] * 8, "every reward was exactly 0"),
         (batch(), [None] * 8, "because every reward abstained or failed"),
     ],
@@ -54,6 +61,17 @@ def test_rollouts_that_failed_are_neither_empty_answers_nor_unscored() -> None:
     assert HealthWatch("float32").batch(1, [*failed * 7, *batch()[:1]], [*[None] * 7, 0.5]) == []
     [warning] = HealthWatch("float32").batch(1, [*failed * 7, *batch()[:1]], [None] * 8)
     assert "because every reward abstained or failed" in warning
+
+
+def test_programs_that_run_out_of_time_or_crash_are_no_matter_of_length() -> None:
+    watch = HealthWatch("float32")
+    assert watch.batch(1, by_agent("length", timed_out=True), [0.5] * 8) == []
+    assert watch.metrics(row(1, agent__timed_out=0.5, agent__exits=0.5)) == []
+    [late] = watch.metrics(row(2, agent__timed_out=1.0, agent__exits=0.0))
+    assert "ran out of time" in late
+    assert "agent_seconds" in late
+    [crashed] = watch.metrics(row(3, agent__timed_out=1.0, agent__exits=1.0))
+    assert "exit status other than 0" in crashed
 
 
 def test_late_batches_are_not_searched_for_broken_output() -> None:

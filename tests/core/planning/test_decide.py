@@ -176,16 +176,16 @@ def test_a_checkpoint_falls_between_generations(plan_of: MakePlan) -> None:
     assert "Choose 12." in message
 
 
-def test_an_over_long_prompt_is_named_by_split_and_row(plan_of: MakePlan, tmp_path: Path) -> None:
+def test_an_over_long_prompt_is_named_by_its_place(plan_of: MakePlan, tmp_path: Path) -> None:
     rows = problems(20)
     rows[3]["question"] = "Why? " * 200
     file = write_rows(tmp_path / "rows.jsonl", rows)
     message = refusal(plan_of, dataset=file, rollout={"max_prompt_length": 300})
-    assert "split 'train', row 3: the prompt has" in message
+    assert f"split 'train', {file}, line 4: the prompt has" in message
     assert "over rollout.max_prompt_length 300" in message
     rows[3], rows[19] = rows[19], rows[3]
     file = write_rows(tmp_path / "rows.jsonl", rows)
-    assert "split 'test', row 1:" in refusal(plan_of, dataset=file, rollout={"max_prompt_length": 300})
+    assert f"split 'test', {file}, line 20:" in refusal(plan_of, dataset=file, rollout={"max_prompt_length": 300})
 
 
 def test_a_prompt_and_completion_over_the_context_name_the_length_that_fits(plan_of: MakePlan) -> None:
@@ -201,7 +201,7 @@ def test_a_prompt_that_fills_the_context_alone_can_only_be_dropped(plan_of: Make
     rows = problems(20)
     rows[0]["question"] = "Why? " * 1000
     message = refusal(plan_of, dataset=write_rows(tmp_path / "rows.jsonl", rows))
-    assert "row 0" in message
+    assert "rows.jsonl, line 1:" in message
     assert message.endswith("of 1024. Drop the row whose prompt alone fills the context.")
 
 
@@ -213,7 +213,7 @@ def test_a_worked_answer_over_the_context_is_refused_where_it_would_be_learned(
     file = write_rows(tmp_path / "rows.jsonl", rows)
     assert plan_of(dataset=file)
     message = refusal(plan_of, dataset=file, train={"warmup_steps": 1})
-    assert "row 5" in message
+    assert "rows.jsonl, line 6:" in message
     assert "its worked answer" in message
 
 

@@ -30,7 +30,7 @@ def model(tiny_model: Path) -> ModelFacts:
 
 def asking(*texts: str, answer: str | None = None) -> dict[str, list[Episode]]:
     prompts = [(Message(role="user", content=text),) for text in texts]
-    return {"train": [Episode(n, prompt, {}, answer, {}) for n, prompt in enumerate(prompts)]}
+    return {"train": [Episode(n, prompt, {}, answer, {}, place=f"row {n}") for n, prompt in enumerate(prompts)]}
 
 
 def test_completions_are_shorter_for_the_embedded_model_unless_told(facts_of: Callable[..., Facts]) -> None:

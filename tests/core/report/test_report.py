@@ -221,6 +221,17 @@ def test_a_run_that_has_not_begun_has_a_page(tmp_path: Path) -> None:
     assert (done.held, summary_of(done.path)["columns"]) == (0, [])
 
 
+def test_a_damaged_step_can_be_left_out_as_the_error_says(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", steps=2)
+    whole = write_report([run.path], tmp_path / "run.html", limit=ROOM).recorded
+    file = run.rollouts / "step-000001.parquet"
+    file.write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match=r"step-000001\.parquet was damaged: .+ Remove it: its step is left out"):
+        write_report([run.path], tmp_path / "run.html", limit=ROOM)
+    file.unlink()
+    assert write_report([run.path], tmp_path / "run.html", limit=ROOM).recorded == whole // 2
+
+
 def test_numbers_that_json_lacks_are_null(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run", steps=1)
     with run.metrics.open("a") as file:

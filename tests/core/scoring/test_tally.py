@@ -34,6 +34,10 @@ def test_mean_and_deviation_are_those_of_the_scores_alone() -> None:
     assert tally.cells() == ("503", mean, deviation, "1", "2")
 
 
+def test_large_scores_are_shown_with_an_exponent() -> None:
+    assert tallied(scored(1e300), scored(1e300)).cells()[1:3] == ("1e+300", "0.0000")
+
+
 def test_a_small_deviation_far_from_zero_does_not_cancel() -> None:
     tally = tallied(*(scored(1e9 + offset) for offset in (0.0, 1.0, 2.0)))
     assert tally.cells()[2] == "1.0000"

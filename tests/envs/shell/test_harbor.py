@@ -230,6 +230,23 @@ def test_an_episode_that_spoils_its_machine_for_the_tests_is_paid_nothing(folder
 
 @pytest.mark.slow
 @LINUX
+def test_a_shell_in_the_place_of_the_systems_judges_nothing(folder: Path) -> None:
+    (folder / "task.toml").write_text(TOML.replace("separate", "shared"), encoding="utf-8")
+    (folder / "tests" / "test.sh").write_text("/bin/sh -c 'exit 1'\necho $((1 - $?)) > /logs/verifier/reward.txt\n")
+    task, machines = read_harbor_task(folder, "local", "task"), Machines(sessions_of())
+    machine = machines.open(task)
+    try:
+        machine.run(
+            ["bash", "-c", "mv /bin /own; mkdir /bin; printf '#!/own/bash\nexit 0\n' > /bin/sh; chmod 755 /bin/sh"]
+        )
+        assert grade(machines, task, machine).reward == 0.0
+    finally:
+        machine.close()
+        machines.close()
+
+
+@pytest.mark.slow
+@LINUX
 def test_tasks_of_one_name_have_machines_of_their_own(folder: Path) -> None:
     task, machines = read_harbor_task(folder, "local", "task"), Machines(sessions_of())
     other = replace(task, commands=[(("sh", "-c", "mkdir out; echo other > out/base.txt"), "/app")])
@@ -245,6 +262,21 @@ def test_tasks_of_one_name_have_machines_of_their_own(folder: Path) -> None:
 @pytest.mark.slow
 @LINUX
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_tests_that_call_git_where_the_policy_was_are_found(folder: Path) -> None:
+    commits = "git init -q && git config user.email a@b && git config user.name a && git add -A && git commit -qm base"
+    (folder / "environment" / "Dockerfile").write_text(f"FROM debian\nWORKDIR /app\nRUN touch in.txt && {commits}\n")
+    test = 'git status --short > /tmp/changes\n[ "$(cat hello.txt)" = "Hello, world!" ]\n'
+    (folder / "tests" / "test.sh").write_text(f"{test}echo $((1 - $?)) > /logs/verifier/reward.txt\n")
+    (folder / "solution" / "solve.sh").write_text("echo 'Hello, world!' > hello.txt\n")
+    machines = Machines(sessions_of())
+    try:
+        found = panel_of(read_harbor_task(folder, "local", "task"), machines)
+    finally:
+        machines.close()
+    assert found.gold == 1.0
+    assert "an agent that has git run a program of its own when the tests call git is paid 1" in found.sentences()
+
+
 def test_an_answer_in_the_history_of_git_is_found(folder: Path) -> None:
     commits = "git init -q && git config user.email a@b && git config user.name a && echo 1 > hello.txt && git add -A"
     commits += " && git commit -qm base && echo 'Hello, world!' > hello.txt && git commit -qam fix"

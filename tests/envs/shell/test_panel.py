@@ -56,3 +56,10 @@ def test_a_task_without_a_solution_is_attacked_by_the_files_that_it_names(machin
     found = panel({**task, "grader": "grep -q 77 answer.txt"}, machines)
     assert "writes many answers into every file" in {paid.attack for paid in found.paid}
     assert not panel({**task, "grader": '[ "$(cat answer.txt)" = 77 ]'}, machines).paid
+
+
+def test_a_grader_that_waits_for_a_pipe_is_not_given_all_its_time(machines: Machines) -> None:
+    task = {"instruction": "Write 77 into answer.txt.", "solution": "echo 77 > answer.txt"}
+    row = {**task, "grader": '[ "$(cat answer.txt)" = 77 ]'}
+    found = panel_of(read_task_row(row, "task", 86_400.0), machines)
+    assert [*found.sentences()] == []

@@ -308,6 +308,25 @@ def test_what_is_hidden_among_the_systems_files_is_not_seen(pool: LocalPool) -> 
         assert session.run(["ls", "-A", folder]).stdout == b""
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mv /bin /own || rm /bin",
+        "mv /lib /own || rm /lib",
+        "mv /etc /own",
+        "mv /dev /own",
+        "echo /workspace/own.so > /etc/ld.so.preload; [ -s /etc/ld.so.preload ]",
+        "rm -f /etc/ld.so.preload && echo /workspace/own.so > /etc/ld.so.preload",
+        "for link in $(find /usr/lib/python3* -name sitecustomize.py); do\n"
+        "mkdir -p $(dirname $(readlink -m $link)) && echo 'print(1)' > $link && exit 0; done; exit 1",
+    ],
+)
+def test_what_programs_read_when_they_start_cannot_be_replaced(pool: LocalPool, command: str) -> None:
+    with opened(pool) as session:
+        assert session.run(["bash", "-c", command]).code != 0
+        assert session.run(["bash", "-c", "echo on && touch /etc/own /own"]).stdout == b"on\n"
+
+
 def test_a_file_with_holes_that_is_larger_than_the_session_is_not_read(pool: LocalPool) -> None:
     with opened(pool) as session:
         session.run(["truncate", "-s", "1T", "big"])

@@ -11,7 +11,7 @@ import pytest
 from scripted_agents import BASH, Chat, played, system, tool, user
 
 from grpo.core.agents.program import AgentExit
-from grpo.core.gateway.conversation import Ask, ChatTurn, Refused, Reply, ToolUse
+from grpo.core.gateway.conversation import ChatTurn, Refused, Reply, ToolUse
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import load_tokenizer
 from grpo.core.rollout.agents.rollout import Choice
@@ -362,9 +362,10 @@ def test_a_request_of_several_answers_that_outlives_its_episode_holds_nothing_up
 
 def test_what_is_recorded_of_refusals_is_bounded(tokenizer: Any) -> None:
     async def shouts(chat: Chat) -> None:
+        shouting = Chat(chat.desk, chat.task, replace(chat.access, model="\x1b[31m" + "no" * 100_000))
         for _ in range(20):
             with pytest.raises(Refused, match="there is no model"):
-                await chat.desk.ask(chat.access.key, Ask((user("x"),), model="\x1b[31m" + "no" * 100_000))
+                await shouting.ask(user("x"))
         await chat.ask(user("x"))
 
     (one,), _ = played(tokenizer, shouts, counts)
