@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.plugins.host import Host
-from grpo.plugins.session_pools import close_sessions
+from grpo.plugins.pools import close_sessions
 from grpo.rewards.sandbox import cgroup
 
 HOSTILE_SHARE = 0.25

@@ -6,15 +6,12 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from grpo.plugins.sandbox_job import SandboxPool
+from grpo.plugins.session import SessionPool
 
-class Closable(Protocol):
-    def close(self) -> None:
-        """Ends what the pool holds."""
-
-
-Pool = TypeVar("Pool", bound=Closable)
+Pool = TypeVar("Pool", SandboxPool, SessionPool)
 
 
 class SpecPools(Generic[Pool]):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from grpo.plugins._spec.signature import (
     name_of_function,
@@ -29,30 +29,6 @@ _Judged = Verdict | bool
 _Cheats = Callable[[Mapping[str, Any]], Mapping[str, str]] | None
 _Verdict = TypeVar("_Verdict", bound=_Judged | Awaitable[_Judged])
 _Verdicts = TypeVar("_Verdicts", bound=Sequence[_Judged] | Awaitable[Sequence[_Judged]])
-
-
-class RewardDecorator(Protocol):
-    """Makes a reward of a function that returns a score."""
-
-    def __call__(self, function: Callable[Parameters, _Score], /) -> RewardFunction[Parameters, _Score]: ...
-
-
-class BatchRewardDecorator(Protocol):
-    """Makes a reward of a function that returns a list of scores."""
-
-    def __call__(self, function: Callable[Parameters, _Scores], /) -> RewardFunction[Parameters, _Scores]: ...
-
-
-class VerifierDecorator(Protocol):
-    """Makes a verifier of a function that returns a verdict or a bool."""
-
-    def __call__(self, function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Parameters, _Verdict]: ...
-
-
-class BatchVerifierDecorator(Protocol):
-    """Makes a verifier of a function that returns a list of verdicts."""
-
-    def __call__(self, function: Callable[Parameters, _Verdicts], /) -> VerifierFunction[Parameters, _Verdicts]: ...
 
 
 class FunctionSettings(TypedDict, total=False):
@@ -79,7 +55,7 @@ def reward(
     batch: Literal[False] = ...,
     scope: Literal["completion"] = ...,
     **settings: Unpack[FunctionSettings],
-) -> RewardDecorator: ...
+) -> Callable[[Callable[Parameters, _Score]], RewardFunction[Parameters, _Score]]: ...
 
 
 @overload
@@ -90,7 +66,7 @@ def reward(
     batch: Literal[True],
     scope: Literal["completion"] = ...,
     **settings: Unpack[FunctionSettings],
-) -> BatchRewardDecorator: ...
+) -> Callable[[Callable[Parameters, _Scores]], RewardFunction[Parameters, _Scores]]: ...
 
 
 @overload
@@ -101,7 +77,7 @@ def reward(
     batch: Literal[False] = ...,
     scope: Literal["group"],
     **settings: Unpack[FunctionSettings],
-) -> BatchRewardDecorator: ...
+) -> Callable[[Callable[Parameters, _Scores]], RewardFunction[Parameters, _Scores]]: ...
 
 
 def reward(
@@ -153,35 +129,9 @@ def reward(
         >>> short("hello")
         1.0
     """
-    if function is not None and not callable(function):
-        refuse_positional("reward", (function,))
-
-    def decorate(function: Callable[..., Any]) -> RewardFunction[..., Any]:
-        signature = read_signature(function)
-        public = name or name_of_function(function)
-        refuse_unfit_scope(public, function, scope, batch=batch)
-        made: RewardFunction[..., Any] = RewardFunction(
-            name=public,
-            version=version,
-            function=function,
-            doc=inspect.getdoc(written_function(function)) or "",
-            options=signature.options,
-            columns=named_otherwise(signature.columns, aliases or {}, public),
-            range=tuple(range) if isinstance(range, list) else range,
-            cases=tuple(cases),
-            isolation=isolation,
-            timeout=timeout,
-            batch=batch,
-            whole=signature.whole,
-            rest=signature.rest,
-            scope=scope,
-            prepare=prepare,
-            as_published=_published_by(as_published, signature.options, public),
-        )
-        refuse_faults(made)
-        return made
-
-    return decorate if function is None else decorate(function)
+    metadata = {"version": version, "cases": tuple(cases), "isolation": isolation, "timeout": timeout, "batch": batch}
+    metadata |= {"range": tuple(range) if isinstance(range, list) else range, "scope": scope, "prepare": prepare}
+    return _decorator(RewardFunction, function, name, aliases, as_published, metadata)
 
 
 @overload
@@ -191,13 +141,13 @@ def verifier(function: Callable[Parameters, _Verdict], /) -> VerifierFunction[Pa
 @overload
 def verifier(
     *, version: int = ..., batch: Literal[False] = ..., cheats: _Cheats = ..., **settings: Unpack[FunctionSettings]
-) -> VerifierDecorator: ...
+) -> Callable[[Callable[Parameters, _Verdict]], VerifierFunction[Parameters, _Verdict]]: ...
 
 
 @overload
 def verifier(
     *, version: int = ..., batch: Literal[True], cheats: _Cheats = ..., **settings: Unpack[FunctionSettings]
-) -> BatchVerifierDecorator: ...
+) -> Callable[[Callable[Parameters, _Verdicts]], VerifierFunction[Parameters, _Verdicts]]: ...
 
 
 def verifier(
@@ -225,34 +175,44 @@ def verifier(
     Raises:
         SpecError: the signature or the metadata is not allowed.
     """
-    if function is not None and not callable(function):
-        refuse_positional("verifier", (function,))
+    metadata = {"version": version, "cases": tuple(cases), "isolation": isolation, "timeout": timeout, "batch": batch}
+    metadata |= {"prepare": prepare, "cheats": cheats}
+    return _decorator(VerifierFunction, function, name, aliases, as_published, metadata)
 
-    def decorate(function: Callable[..., Any]) -> VerifierFunction[..., Any]:
+
+def _decorator(
+    made: type[Any],
+    function: Callable[..., Any] | None,
+    name: str | None,
+    aliases: Mapping[str, Sequence[str]] | None,
+    as_published: bool | Sequence[str],
+    metadata: Mapping[str, Any],
+) -> Any:
+    """Returns what makes a spec of a function, or the spec, where the decorator stands without parentheses."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
         signature = read_signature(function)
         public = name or name_of_function(function)
-        refuse_unfit_scope(public, function, "completion", batch=batch)
-        made: VerifierFunction[..., Any] = VerifierFunction(
+        refuse_unfit_scope(public, function, metadata.get("scope", "completion"), batch=metadata["batch"])
+        spec = made(
             name=public,
-            version=version,
             function=function,
             doc=inspect.getdoc(written_function(function)) or "",
             options=signature.options,
             columns=named_otherwise(signature.columns, aliases or {}, public),
-            cases=tuple(cases),
-            isolation=isolation,
-            timeout=timeout,
-            batch=batch,
             whole=signature.whole,
             rest=signature.rest,
-            prepare=prepare,
             as_published=_published_by(as_published, signature.options, public),
-            cheats=cheats,
+            **metadata,
         )
-        refuse_faults(made)
-        return made
+        refuse_faults(spec)
+        return spec
 
-    return decorate if function is None else decorate(function)
+    if function is None:
+        return decorate
+    if not callable(function):
+        refuse_positional(made.kind, (function,))
+    return decorate(function)
 
 
 def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:

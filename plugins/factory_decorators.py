@@ -156,12 +156,7 @@ def sandbox(
 def session(
     *misplaced: object, version: int = 0, name: str | None = None, modules: Mapping[str, str] | None = None
 ) -> SessionDecorator:
-    """Makes a session's spec of its factory; name, documentation and options are those of the factory.
-
-    Args:
-        version: raise it when commands come out otherwise.
-        name: the public name; default: the factory's.
-        modules: the Python modules that it needs, each with a sentence that says how to install it.
+    """Makes a session's spec of its factory, by the arguments of `sandbox`.
 
     Raises:
         SpecError: the factory, its options or the metadata are not allowed.

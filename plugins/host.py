@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.plugins._host.discovery import installed_entries
 from grpo.plugins._host.entry_points import Entry
-from grpo.plugins._host.loading import GIVEN, Registration, load_entry
+from grpo.plugins._host.loading import GIVEN, Registration, load_entry, problem_of
 from grpo.plugins._host.names import clash_problems, find_registration, passed_over
 from grpo.plugins._host.probe import faults_of
-from grpo.plugins._host.problems import Problem, one_line, traceback_text
+from grpo.plugins._host.problems import Problem, one_line
 from grpo.plugins._spec.options import checked_options
 from grpo.plugins._spec.spec_text import SpecText, Value, parse
 from grpo.plugins.errors import OptionError, PluginNotFound, SpecError, UsageError, plural
 from grpo.plugins.rubric import Component, RubricSpec, completed, parts
-from grpo.plugins.specs import EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
+from grpo.plugins.specs import KINDS, EnvSpec, Kind, RewardSpec, Spec, VerifierSpec
 from grpo.plugins.types import Reads
 
 if TYPE_CHECKING:
@@ -34,22 +34,13 @@ if TYPE_CHECKING:
     )
     from grpo.plugins.events import Event
 
+    _Plain = TypeVar("_Plain", BoundSandbox, BoundSession, BoundLoss, BoundAdvantage, BoundSampler, BoundAgent)
 
 __all__ = ["Host", "Problem", "Registration"]
 
 Source = str | Mapping[str, Any]
 Find = Callable[[SpecText], Registration]
-ARGUMENT: dict[Kind, str] = {
-    "reward": "rewards",
-    "verifier": "verifier",
-    "env": "env",
-    "sandbox": "sandbox",
-    "session": "session",
-    "loss": "loss",
-    "advantage": "advantage",
-    "sampler": "sampler",
-    "agent": "agent",
-}
+ARGUMENT: dict[Kind, str] = {**{kind: kind for kind in KINDS}, "reward": "rewards"}
 
 
 class Host:
@@ -203,9 +194,7 @@ class Host:
         """
         from grpo.plugins._spec.binding import BoundSandbox
 
-        bound = BoundSandbox(*self._without_reserved("sandbox", source))
-        bound.require_modules()
-        return bound
+        return self._prepared(BoundSandbox, "sandbox", source)
 
     def session(self, source: Source) -> BoundSession:
         """Binds a session, which takes none of the reserved keys; raises what `reward` raises.
@@ -214,31 +203,25 @@ class Host:
         """
         from grpo.plugins._spec.binding import BoundSession
 
-        bound = BoundSession(*self._without_reserved("session", source))
-        bound.require_modules()
-        return bound
+        return self._prepared(BoundSession, "session", source)
 
     def loss(self, source: Source) -> BoundLoss:
         """Binds a loss, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundLoss
 
-        bound = BoundLoss(*self._without_reserved("loss", source))
-        bound.prepare()
-        return bound
+        return self._prepared(BoundLoss, "loss", source)
 
     def advantage(self, source: Source) -> BoundAdvantage:
         """Binds an advantage, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundAdvantage
 
-        bound = BoundAdvantage(*self._without_reserved("advantage", source))
-        bound.prepare()
-        return bound
+        return self._prepared(BoundAdvantage, "advantage", source)
 
     def sampler(self, source: Source) -> BoundSampler:
         """Binds a sampler, which takes none of the reserved keys; raises what `reward` raises."""
         from grpo.plugins._spec.binding import BoundSampler
 
-        return BoundSampler(*self._without_reserved("sampler", source))
+        return self._prepared(BoundSampler, "sampler", source)
 
     def agent(self, source: Source) -> BoundAgent:
         """Binds an agent, which takes none of the reserved keys; raises what `reward` raises.
@@ -247,9 +230,7 @@ class Host:
         """
         from grpo.plugins._spec.binding import BoundAgent
 
-        bound = BoundAgent(*self._without_reserved("agent", source))
-        bound.prepare()
-        return bound
+        return self._prepared(BoundAgent, "agent", source)
 
     def default_rewards(self, env: BoundEnv) -> list[BoundReward]:
         """Binds the rewards that an environment names itself, looked up in its own distribution first."""
@@ -283,16 +264,7 @@ class Host:
                 if ("observer", entry.distribution, entry.name) not in known:
                     import logging
 
-                    self._problems.append(
-                        Problem(
-                            "observer",
-                            entry.distribution,
-                            entry.distribution_version,
-                            entry.name,
-                            line,
-                            traceback_text(error),
-                        )
-                    )
+                    self._problems.append(problem_of(entry, "observer", line, error))
                     log = logging.getLogger("grpo.plugins")
                     log.warning("%s of %s: %s", entry.name, entry.distribution, line)
 
@@ -321,8 +293,8 @@ class Host:
         if text.distribution == GIVEN and given is None:
             raise PluginNotFound(
                 f"{kind} '{text.name}' was defined in a script or a notebook and given to grpo.train: it is in no "
-                f"package and no file. Give it again from there, as in grpo.train(resume=RUN, {ARGUMENT[kind]}="
-                f"{text.name}), or write it to a file."
+                f"package and no file. Give it again from there, as in grpo.train(resume=RUN, "
+                f"{ARGUMENT[kind]}={text.name}), or write it to a file."
             )
         if given is not None and GIVEN in (text.distribution, text.distribution or home):
             return given
@@ -340,13 +312,16 @@ class Host:
             logging.getLogger("grpo.plugins").warning(note)
         return registration
 
-    def _without_reserved(self, kind: Kind, source: Source) -> tuple[Any, str, dict[str, Any]]:
-        """Returns spec, distribution and options of a plugin that takes none of the reserved keys."""
+    def _prepared(self, made: type[_Plain], kind: Kind, source: Source) -> _Plain:
+        """Binds a plugin that takes none of the reserved keys, and looks for what it needs."""
         text = parse(source)
         reserved = {"weight": text.weight, "timeout": text.timeout, "reads": text.reads, "mcp": text.mcp}
         _refuse(text, kind, **reserved, **{"as": text.alias or None})
         known, options = self._bound(kind, text, "")
-        return known.spec, known.distribution, options
+        spec: Any = known.spec
+        bound = made(spec, known.distribution, options)
+        bound.prepare()
+        return bound
 
     def _bound(self, kind: Kind, text: SpecText, home: str) -> tuple[Registration, dict[str, Any]]:
         known = self._find_with_components(kind, text, home)

@@ -50,11 +50,7 @@ _capset.argtypes = (ctypes.c_char_p,) * 2
 
 
 def _call(name: str, number: int, *arguments: object) -> int:
-    result = int(_syscall(ctypes.c_long(number), *arguments))
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"{name}: {os.strerror(code)}")
-    return result
+    return _checked(name, int(_syscall(ctypes.c_long(number), *arguments)))
 
 
 def _checked(name: str, result: int) -> int:
@@ -99,17 +95,19 @@ def read_only_copy(path: str, *, recursive: bool = False) -> int:
 
     With `recursive`, what is mounted below the folder is copied as well.
     """
-    cloexec, clone, below = os.O_CLOEXEC, 1, _AT_RECURSIVE if recursive else 0
-    tree = _call(f"open_tree {path}", _OPEN_TREE, -100, ctypes.c_char_p(path.encode()), clone | cloexec | below)
-    attributes = struct.pack("=QQQQ", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV, 0, 0, 0)
-    _mount_setattr(tree, attributes, below)
-    return tree
+    return _copy(path, _AT_RECURSIVE if recursive else 0, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
 
 
 def device_copy(path: str) -> int:
     """Returns a descriptor of a detached mount of one device file, which can be written to but not touched."""
-    tree = _call(f"open_tree {path}", _OPEN_TREE, -100, ctypes.c_char_p(path.encode()), 1 | os.O_CLOEXEC)
-    _mount_setattr(tree, struct.pack("=QQQQ", ATTR_RDONLY | ATTR_NOSUID, 0, 0, 0))
+    return _copy(path, 0, ATTR_RDONLY | ATTR_NOSUID)
+
+
+def _copy(path: str, below: int, attributes: int) -> int:
+    clone, empty_path = 1, 0x1000
+    where = ctypes.c_char_p(path.encode())
+    tree = _call(f"open_tree {path}", _OPEN_TREE, -100, where, clone | os.O_CLOEXEC | below)
+    _mount_setattr(path, tree, b"", empty_path | below, attributes, 0)
     return tree
 
 
@@ -124,18 +122,15 @@ def detached(kind: str, attributes: int) -> int:
         os.close(context)
 
 
-def _mount_setattr(tree: int, attributes: bytes, below: int = 0) -> None:
-    empty_path = 0x1000
-    size = ctypes.c_size_t(len(attributes))
-    _call("mount_setattr", _MOUNT_SETATTR, tree, ctypes.c_char_p(b""), empty_path | below, attributes, size)
+def _mount_setattr(about: str, folder: int, path: bytes, flags: int, add: int, remove: int) -> None:
+    attributes = struct.pack("=QQQQ", add, remove, 0, 0)
+    name, size = ctypes.c_char_p(path), ctypes.c_size_t(len(attributes))
+    _call(f"mount_setattr {about}", _MOUNT_SETATTR, folder, name, flags, attributes, size)
 
 
 def set_mount_attributes(path: str, *, below: bool = False, add: int = 0, remove: int = 0) -> None:
     """Changes the attributes of a mount, or of all that is mounted below it, too (Linux 5.12)."""
-    attributes = struct.pack("=QQQQ", add, remove, 0, 0)
-    size = ctypes.c_size_t(len(attributes))
-    flags, name = _AT_RECURSIVE if below else 0, ctypes.c_char_p(os.fsencode(path))
-    _call(f"mount_setattr {path}", _MOUNT_SETATTR, -100, name, flags, attributes, size)
+    _mount_setattr(path, -100, os.fsencode(path), _AT_RECURSIVE if below else 0, add, remove)
 
 
 def attach(tree: int, target: str) -> None:
@@ -144,6 +139,16 @@ def attach(tree: int, target: str) -> None:
     where = ctypes.c_char_p(target.encode())
     _call(f"move_mount {target}", _MOVE_MOUNT, tree, ctypes.c_char_p(b""), -100, where, from_empty_path)
     os.close(tree)
+
+
+def put(tree: int, path: str) -> None:
+    """Makes the file or folder that a detached mount covers, and puts the mount there."""
+    if os.path.isdir(f"/proc/self/fd/{tree}"):
+        os.makedirs(path, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+    attach(tree, path)
 
 
 def pivot_root(folder: str) -> None:

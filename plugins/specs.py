@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, ParamSpec, TypeVar, get_args
 
 from grpo.plugins.agents import AgentCall, Answer, Protocol
 from grpo.plugins.training import Average, Entropies
@@ -19,17 +19,7 @@ if TYPE_CHECKING:
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 Kind = Literal["reward", "verifier", "env", "sandbox", "session", "loss", "advantage", "sampler", "agent"]
-KINDS: tuple[Kind, ...] = (
-    "reward",
-    "verifier",
-    "env",
-    "sandbox",
-    "session",
-    "loss",
-    "advantage",
-    "sampler",
-    "agent",
-)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class _Required:

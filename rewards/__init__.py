@@ -29,8 +29,7 @@ def grpo_rewards() -> list[RewardSpec]:
     from grpo.rewards.puzzles.knights import knights_and_knaves_score
     from grpo.rewards.shape.cosine import cosine
     from grpo.rewards.shape.format import format
-    from grpo.rewards.shape.length import length
-    from grpo.rewards.shape.overlong import overlong
+    from grpo.rewards.shape.length import length, overlong
     from grpo.rewards.shape.repetition import repetition
     from grpo.rewards.text_match import text_match
 

@@ -63,6 +63,12 @@ def text_after_answer(completion: str) -> str:
     return _TAG.sub(" ", part[part.rfind(content) + len(content) :]).strip(" }$\t\n")
 
 
+def shortened(text: str) -> str:
+    """Returns the beginning and the end of a text that has more than 200 characters, stripped, for messages."""
+    text = text.strip()
+    return text if len(text) <= 200 else text[:100] + " ... " + text[-95:]
+
+
 def _answer_and_text(completion: str) -> tuple[str | None, str]:
     """Returns the last explicit answer, if there is one; and the text without its reasoning, if it is more than that.
 
@@ -85,7 +91,7 @@ def _explicit(text: str) -> str | None:
     end = len(text)
     for mark in reversed(list(_OPENING.finditer(text))):
         inside = text[mark.end() : end]
-        content = (_to_brace(inside) if mark[1] is None else _to_closing(inside, mark[1])).strip()
+        content = (to_brace(inside) if mark[1] is None else _to_closing(inside, mark[1])).strip()
         if content:
             return content
         end = mark.start()
@@ -97,7 +103,8 @@ def _to_closing(inside: str, tag: str) -> str:
     return inside[: closing.start()] if closing else inside
 
 
-def _to_brace(inside: str) -> str:
+def to_brace(inside: str) -> str:
+    """Returns what stands before the brace that closes one before the text; all of it without one."""
     depth = 1
     for brace in re.finditer(r"[{}]", inside):
         depth += 1 if brace[0] == "{" else -1

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from grpo.envs.datasets.checks import refuse_size
 from grpo.envs.datasets.draws import Draws
-from grpo.envs.datasets.size import refuse_size
 from grpo.envs.datasets.stored import Placed
 from grpo.plugins.errors import DatasetError, OptionError
 

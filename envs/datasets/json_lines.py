@@ -20,7 +20,7 @@ from typing import IO, Any
 from grpo.plugins.errors import DatasetError, json_fault
 
 _BLOCK = 1 << 22  # bytes that are read at once
-_BLANKS = b" \t\r\n"
+_MARK = b"\xef\xbb\xbf"  # of UTF-8, before the first line
 
 
 class JsonLines:
@@ -109,40 +109,16 @@ def spooled(rows: Iterable[tuple[int, Any]], path: Path, unit: str) -> JsonLines
 
 def _index(file: int) -> tuple[array[int], array[int], array[int]]:
     """Returns where the lines of a file begin and end, and their numbers from 1; blank lines have none."""
-    import numpy
-
     starts, ends, numbers = array("q"), array("q"), array("q")
-    size, at, begin, line = os.fstat(file).st_size, 0, 0, 0
-    if os.pread(file, 3, 0) == b"\xef\xbb\xbf":
-        begin = 3
-    while at < size:
-        block = os.pread(file, _BLOCK, at)
-        if not block:
-            break
-        stops = numpy.flatnonzero(numpy.frombuffer(block, numpy.uint8) == ord("\n")).astype(numpy.int64) + at + 1
-        at += len(block)
-        if at >= size and (stops[-1] if len(stops) else begin) < at:
-            stops = numpy.append(stops, at)  # the last line has no end
-        if not len(stops):
-            continue
-        begins = numpy.concatenate((numpy.array([begin], numpy.int64), stops[:-1]))
-        begin = int(stops[-1])
-        filled = numpy.ones(len(stops), bool)
-        for empty in numpy.flatnonzero(_may_be_blank(file, block, begins, at - len(block))):
-            filled[empty] = bool(os.pread(file, int(stops[empty] - begins[empty]), int(begins[empty])).strip())
-        lines = numpy.arange(line + 1, line + 1 + len(stops), dtype=numpy.int64)
-        line += len(stops)
-        for kept, values in ((starts, begins), (ends, stops), (numbers, lines)):
-            kept.frombytes(values[filled].tobytes())
+    os.lseek(file, 0, os.SEEK_SET)
+    with open(file, "rb", closefd=False) as lines:
+        end = 0
+        for number, line in enumerate(lines, start=1):
+            begin, end = end, end + len(line)
+            if number == 1 and line.startswith(_MARK):
+                begin, line = len(_MARK), line.removeprefix(_MARK)
+            if not line.isspace() and line:
+                starts.append(begin)
+                ends.append(end)
+                numbers.append(number)
     return starts, ends, numbers
-
-
-def _may_be_blank(file: int, block: bytes, begins: Any, base: int) -> Any:
-    """Returns which of the lines that end in a block begin with a blank."""
-    import numpy
-
-    inside = numpy.frombuffer(block, numpy.uint8)[numpy.maximum(begins - base, 0)]
-    if begins[0] < base:
-        inside = inside.copy()
-        inside[0] = os.pread(file, 1, int(begins[0]))[0]
-    return numpy.isin(inside, numpy.frombuffer(_BLANKS, numpy.uint8))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from grpo.envs.datasets.checks import checked_text, kind
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import DatasetError
 
@@ -69,12 +70,10 @@ def read_problem(row: object, where: str, *, question: str = "question", answer:
     """
     if not isinstance(row, Mapping):
         raise DatasetError(
-            f"{where}: expected an object with the columns '{question}' and '{answer}', found {_kind(row)}. "
+            f"{where}: expected an object with the columns '{question}' and '{answer}', found {kind(row)}. "
             "Write each row as one JSON object."
         )
     text = _text(row, question, where, numbers=False)
-    if not text.strip():
-        raise DatasetError(f"{where}: the column '{question}' is empty. Remove the row or fill in its question.")
     given = _text(row, answer, where, numbers=True)
     before, mark, last = given.rpartition(_MARK)
     gold = bare_number(last)
@@ -102,19 +101,5 @@ def _text(row: Mapping[Any, Any], column: str, where: str, *, numbers: bool) -> 
     if numbers and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         text = f"{Decimal(str(value)):f}"
         return text.rstrip("0").removesuffix(".") if "." in text else text
-    if not isinstance(value, str):
-        wanted = "text or a number" if numbers else "text"
-        raise DatasetError(f"{where}: the column '{column}' must be {wanted}, found {_kind(value)}.")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise DatasetError(
-            f"{where}: the column '{column}' has a lone surrogate at character {error.start + 1}, which no tokenizer "
-            "can read. Write the character as UTF-8."
-        ) from error
-    return value
-
-
-def _kind(value: object) -> str:
-    names = {type(None): "null", bool: "true or false", str: "text", list: "a list", dict: "an object"}
-    return names.get(type(value), "a number" if isinstance(value, int | float | Decimal) else type(value).__name__)
+    wanted = "text or a number" if numbers else "text"
+    return checked_text(value, f"{where}: the column '{column}'", empty=numbers, wanted=wanted)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from grpo.envs.datasets.checks import refuse_size
 from grpo.envs.datasets.draws import Draws
-from grpo.envs.datasets.size import refuse_size
 from grpo.envs.datasets.stored import Placed
 from grpo.plugins.errors import DatasetError, OptionError, UsageError, did_you_mean
 

@@ -1,92 +1,62 @@
-"""Runs grader jobs in a process with limits and an empty environment, where there is no sandbox.
+"""Runs grader jobs in processes with limits and an empty environment, where there is no sandbox.
 
-It serves one job at a time; the process is started when it is first needed, and again after it was lost.
+This is no wall: a program can read files and use the network, as any program of the user.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
+import importlib
 import pickle
 import signal
-import socket
-import subprocess
-import threading
+import time
+from collections.abc import Callable
 
-from grpo.envs.graders.zygote import ANSWER, READY
-from grpo.plugins.child_process import ChildProcess, receive_message, send_message
-from grpo.plugins.errors import TransientError
+from grpo.envs.isolated.child import BECOME
+from grpo.envs.isolated.remote import ForkServer
+from grpo.plugins.child_process import send_message
 from grpo.plugins.sandbox_job import Job, JobResult
 
-_START_SECONDS = 120.0
-_SLACK = 30.0
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "NLTK_DATA", "DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH")
-_SET = {
-    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONDONTWRITEBYTECODE"), "1"),
-    "PYTHONHASHSEED": "0",
-}
+_MEMORY = 2**40  # bytes: each job has a limit of its own
+_SET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+_READ = 1 << 16
+
+
+def load(package: str) -> Callable[[], None]:
+    """Imports a package, in the process that forks for each job."""
+    importlib.import_module(package)
+    return lambda: None
 
 
 class LimitedProcess:
-    """A process that has imported a library and forks for each job; safe in threads."""
+    """A process that has imported a package and forks for each job; safe in threads."""
 
     def __init__(self, package: str) -> None:
-        self._package = package
-        self._lock = threading.Lock()
-        self._child: ChildProcess | None = None
-        atexit.register(self.close)
+        options = {"package": package}
+        self._server = ForkServer(
+            f"graders of {package}", (__name__, load.__name__), options, ["DYLD_LIBRARY_PATH"], _MEMORY, _SET
+        )
 
     def run(self, job: Job) -> JobResult:
-        """Runs one job; its files, its profile and its peer are not known here. Raises TransientError."""
-        data = pickle.dumps((job.program, job.stdin, job.limits), protocol=5)
-        with self._lock:
-            channel = self._started()
+        """Runs one job; its files, its profile and its peer are not known here. Raises PluginError."""
+        number, channel = self._server.fork()
+        printed, deadline = bytearray(), time.monotonic() + job.limits.wall_seconds
+        with channel:
             try:
-                channel.settimeout(job.limits.wall_seconds + _SLACK)
-                send_message(channel, data)
-                answer = receive_message(channel)
+                channel.settimeout(job.limits.wall_seconds)
+                send_message(channel, pickle.dumps((BECOME, (job.program, job.stdin, job.limits), {}), protocol=5))
+                while len(printed) <= job.limits.output_bytes and (piece := channel.recv(_READ)):
+                    printed += piece
+                    channel.settimeout(max(0.001, deadline - time.monotonic()))
+                late = len(printed) > job.limits.output_bytes
+            except TimeoutError:
+                late = True
             except OSError as error:
-                self._end()
                 return JobResult("sandbox_error", reason=f"the process for graders was lost: {error}")
-        status, late, cpu, wall = ANSWER.unpack_from(answer)
-        printed = answer[ANSWER.size :]
         if late:
-            return JobResult("time_wall", stdout=printed, cpu_seconds=cpu, wall_seconds=wall)
-        code = os.waitstatus_to_exitcode(status)
+            self._server.kill(number)
+        code, stdout = self._server.ending(number), bytes(printed[: job.limits.output_bytes])
+        if late:
+            return JobResult("time_wall", stdout=stdout)
         if code == -signal.SIGXCPU:
-            return JobResult("time_cpu", stdout=printed, cpu_seconds=cpu, wall_seconds=wall)
-        if code < 0:
-            return JobResult("signalled", stdout=printed, signal=-code, cpu_seconds=cpu, wall_seconds=wall)
-        return JobResult("exited", stdout=printed, exit_code=code, cpu_seconds=cpu, wall_seconds=wall)
-
-    def close(self) -> None:
-        with self._lock:
-            self._end()
-
-    def _started(self) -> socket.socket:
-        if self._child is not None and not self._child.gone():
-            return self._child.channel
-        self._end()
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        self._child = ChildProcess(
-            "grpo.envs.graders.zygote",
-            [self._package],
-            environment={**kept, **_SET},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        channel = self._child.channel
-        channel.settimeout(_START_SECONDS)
-        try:
-            ready = receive_message(channel)
-        except OSError as error:
-            ready = str(error).encode()
-        if ready != READY:
-            self._end()
-            raise TransientError(f"the process for the graders of {self._package} does not start: {ready.decode()}")
-        return channel
-
-    def _end(self) -> None:
-        if self._child is not None:
-            self._child.end()
-            self._child = None
+            return JobResult("time_cpu", stdout=stdout)
+        return JobResult("signalled", stdout, signal=-code) if code < 0 else JobResult("exited", stdout, exit_code=code)

@@ -26,8 +26,8 @@ from typing import Any
 from grpo.envs.graders import guest
 from grpo.envs.graders.process import LimitedProcess
 from grpo.plugins.errors import SandboxUnavailable, TransientError
+from grpo.plugins.pools import pool_of, run_jobs
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
-from grpo.plugins.sandbox_pools import pool_of, run_jobs
 
 _TOGETHER = 32  # requests of one program
 _TRIES = 2

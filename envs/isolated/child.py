@@ -2,7 +2,8 @@
 
 Theory of operation. A fresh interpreter calls a function of ours, which loads what all episodes share. Each environment
 is made in a fork of it, with a limit of memory and a socket of its own; a fork ends when its socket closes. Calls come
-as pickles of the run. Answers are JSON: what a policy's text may have got hold of is never unpickled.
+as pickles of the run. Answers are JSON: what a policy's text may have got hold of is never unpickled. In the place of
+serving an environment, a fork can become a program with limits of its own, whose output the socket takes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import pickle
@@ -22,10 +24,13 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from grpo.plugins.child_process import receive_message, send_message
+from grpo.plugins.sandbox_job import Limits
 
 ORDER = struct.Struct(">cQ")  # what to do, and with which process
 FORK, KILL, ASK = b"f", b"k", b"a"
 NUMBER = struct.Struct(">Q")
+BECOME = "become"
+"""In the place of a method: the fork becomes a program. Its arguments: the program, its input and its limits."""
 OVERWHELMED = (MemoryError, RecursionError, OverflowError)
 
 
@@ -62,6 +67,8 @@ def main(descriptor: int) -> None:
             if number in children:
                 ended[number] = os.waitpid(number, 0)[1]
                 children.discard(number)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(number, signal.SIGKILL)  # what it started; it led a session
             control.sendall(NUMBER.pack(ended.pop(number, 0)))
         for each in tuple(children):
             process, status = os.waitpid(each, os.WNOHANG)
@@ -78,12 +85,14 @@ def _play(descriptor: int, make: Callable[[], Any], memory: int) -> NoReturn:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if sys.platform == "linux":
-            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+            _limit(resource.RLIMIT_DATA, memory)
         channel = socket.socket(fileno=descriptor)
         env = make()
         with contextlib.suppress(ConnectionError):
             while True:
                 method, args, options = pickle.loads(receive_message(channel))
+                if method == BECOME:
+                    _become(channel, *args)
                 try:
                     answer = json.dumps({"value": _called(env, method, args, options)}).encode()
                 except BaseException as error:
@@ -91,6 +100,29 @@ def _play(descriptor: int, make: Callable[[], Any], memory: int) -> NoReturn:
                 send_message(channel, answer)
     finally:
         os._exit(0)
+
+
+def _become(channel: socket.socket, program: str, given: bytes, limits: Limits) -> NoReturn:
+    """Runs a program in this process and ends it, with 0 unless the program raises something."""
+    code = 1
+    try:
+        os.dup2(channel.fileno(), 1)
+        channel.close()
+        _limit(resource.RLIMIT_CPU, int(limits.cpu_seconds) + 1)
+        _limit(resource.RLIMIT_AS, limits.memory_bytes)
+        _limit(resource.RLIMIT_FSIZE, 0)
+        sys.stdin = io.TextIOWrapper(io.BytesIO(given))
+        exec(compile(program, "program", "exec", dont_inherit=True), {"__name__": "__main__"})
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    with contextlib.suppress(ValueError, OSError):  # a system that has no such limit
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
 
 
 def _called(env: Any, method: str, args: Any, options: Any) -> Any:

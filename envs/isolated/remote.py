@@ -30,6 +30,7 @@ LOADING = 300.0  # seconds
 _ENDING = 5.0
 _BUSY = 0.2  # of the time on the clock: what waits for something computes next to nothing
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _KEPT = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"),
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NLTK_DATA"),
@@ -57,16 +58,23 @@ class ForkServer:
     """The process that loads what the environments of one taskset share; safe in threads.
 
     `factory`: module and name of a function; with `options`, it returns a function that makes an environment.
-    `variables`: the environment variables that it gets beside the usual harmless ones. `memory`: bytes of private
-    memory of each environment's process.
+    `variables`: the environment variables that it gets beside the usual harmless ones, and `environment`: further ones.
+    `memory`: bytes of private memory of each environment's process.
     """
 
     def __init__(
-        self, name: str, factory: tuple[str, str], options: Mapping[str, Any], variables: Sequence[str], memory: int
+        self,
+        name: str,
+        factory: tuple[str, str],
+        options: Mapping[str, Any],
+        variables: Sequence[str],
+        memory: int,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self._wanted = (*factory, dict(options), memory)
         self._variables = tuple(variables)
+        self._environment = {**_THREADS, **(environment or {})}
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
         atexit.register(self.close)
@@ -108,7 +116,7 @@ class ForkServer:
             return self._child.channel
         self._end()
         kept = {name: os.environ[name] for name in (*_KEPT, *self._variables) if name in os.environ}
-        self._child = ChildProcess("grpo.envs.isolated.child", environment={"OMP_NUM_THREADS": "1", **kept})
+        self._child = ChildProcess("grpo.envs.isolated.child", environment={**self._environment, **kept})
         channel = self._child.channel
         channel.settimeout(LOADING)
         try:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from grpo.envs.datasets.size import refuse_size
+from grpo.envs.datasets.checks import refuse_size
 from grpo.plugins.errors import DatasetError
 
 _SECONDS = 10.0

@@ -9,13 +9,13 @@ from typing import Any
 
 from grpo.envs.text.single_turn import QuestionEnv
 from grpo.envs.text.templates import Template
+from grpo.envs.text.text_env import shortened
 from grpo.plugins.errors import TransientError
+from grpo.plugins.pools import run_jobs
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
-from grpo.plugins.sandbox_pools import run_jobs
 
 _TRIES = 3
 _CALCULATION = re.compile(r"<<([-+*/(). \d]+)=")
-_CUT = "\n[...]\n"
 _ENDED = {
     "time_cpu": "it used more than {seconds:g} s of processor time",
     "time_wall": "it took too long",
@@ -58,12 +58,7 @@ class Interpreter:
         return f"{printed}\n{why}".strip()
 
     def _short(self, written: bytes) -> str:
-        """Returns the beginning and the end of what was written; of an error the end says most."""
-        text = written.decode("utf-8", "replace").strip()
-        if len(text) <= self.shown:
-            return text
-        head = self.shown // 2
-        return text[:head] + _CUT + text[head - self.shown :]
+        return shortened(written.decode("utf-8", "replace").strip(), self.shown)
 
 
 class InterpreterEnv(QuestionEnv):

@@ -65,7 +65,7 @@ class PythonTool:
         """
         from grpo.envs.python_tool.interpreter import Interpreter, InterpreterEnv
         from grpo.envs.text.templates import Template
-        from grpo.plugins.sandbox_pools import pool_of
+        from grpo.plugins.pools import pool_of
 
         self._refuse_unusable()
         pool_of(self.sandbox)

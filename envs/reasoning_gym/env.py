@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from grpo.envs.datasets.size import refuse_size
+from grpo.envs.datasets.checks import refuse_size
 from grpo.envs.graders.remote import Graders, Reply, runner
 from grpo.envs.reasoning_gym import guest
 from grpo.envs.reasoning_gym.known_exploits import KNOWN_EXPLOITS

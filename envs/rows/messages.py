@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grpo.envs.datasets.checks import checked_text, kind
 from grpo.plugins.errors import DatasetError
 
 _ROLES = ("system", "user", "assistant", "tool")
@@ -34,31 +35,6 @@ def read_messages(given: Any, what: str, system: str | None = None) -> list[dict
     if not any(message["role"] == "user" for message in messages):
         raise DatasetError(f"{what} has no message of the user. Add one.")
     return [{"role": "system", "content": system}, *messages] if system else messages
-
-
-def checked_text(given: Any, what: str, *, empty: bool = False) -> str:
-    """Returns a text that a tokenizer can read.
-
-    `empty`: whether it may hold nothing. Raises DatasetError if it is none.
-    """
-    if not isinstance(given, str):
-        raise DatasetError(f"{what} must be text, found {kind(given)}.")
-    if not empty and not given.strip():
-        raise DatasetError(f"{what} is empty. Fill it in, or leave the row out.")
-    try:
-        given.encode()
-    except UnicodeEncodeError as error:
-        raise DatasetError(
-            f"{what} has a lone surrogate at character {error.start + 1}, which no tokenizer can read. Write the "
-            "character as UTF-8."
-        ) from error
-    return given
-
-
-def kind(value: object) -> str:
-    """Returns what a value is, in the words of JSON."""
-    names = {type(None): "null", bool: "true or false", str: "text", list: "a list", dict: "an object"}
-    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)
 
 
 def _role(message: Any, what: str) -> str:

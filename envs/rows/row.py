@@ -9,8 +9,9 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from grpo.envs.datasets.checks import checked_text, kind
 from grpo.envs.rows.choices import Choices, can_be_choices, read_choices
-from grpo.envs.rows.messages import checked_text, kind, read_messages
+from grpo.envs.rows.messages import read_messages
 from grpo.plugins.errors import DatasetError, did_you_mean
 
 PROMPTS = ("prompt", "question", "problem", "instruction", "query", "input", "task", "messages", "conversations", "ctx")

@@ -15,9 +15,9 @@ from gymnasium.error import ResetNeeded
 from grpo.envs.shell.panel import panel_of
 from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, open_machine
 from grpo.envs.text.spaces import AnyText
+from grpo.envs.text.text_env import shortened
 from grpo.plugins.session import MACHINE_SECONDS, Exit, Session
 
-_CUT = "\n[...]\n"
 _MERGED = 'exec "$0" -c "$1" 2>&1'  # of a shell: errors stand where they were printed
 
 
@@ -153,7 +153,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         return "", graded.reward, not truncated, truncated, info
 
     def _observation(self, done: Exit) -> str:
-        printed = self._short(done.stdout.decode("utf-8", "replace").strip("\n"))
+        printed = shortened(done.stdout.decode("utf-8", "replace").strip("\n"), self._shown)
         if done.timed_out:
             return f"{printed}\nthe command was stopped after {self._seconds:g} s".strip()
         if done.out_of_memory:
@@ -161,13 +161,6 @@ class SessionEnv(gymnasium.Env[str, str]):
         if done.code:
             return f"{printed}\nexit status {done.code}".strip()
         return printed or (done.problem or "(nothing was printed)")
-
-    def _short(self, text: str) -> str:
-        """Returns the beginning and the end of what was printed; of an error the end says most."""
-        if len(text) <= self._shown:
-            return text
-        head = self._shown // 2
-        return text[:head] + _CUT + text[head - self._shown :]
 
 
 def _as_command(solution: Script) -> str:

@@ -30,6 +30,12 @@ class TextEnv(gymnasium.Env[str, str]):
         return action
 
 
+def shortened(text: str, most: int) -> str:
+    """Returns the beginning and the end of a text of more characters than `most`; of an error the end says most."""
+    head = most // 2
+    return text if len(text) <= most else f"{text[:head]}\n[...]\n{text[head - most :]}"
+
+
 def stated_action(completion: str) -> str:
     """Returns what stands in the last `<action>` or `<answer>`, or else the whole completion."""
     tagged = _TAG.findall(completion)

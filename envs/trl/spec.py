@@ -56,7 +56,7 @@ def rows(
 
     Raises DatasetError if the dataset cannot be used; OptionError if there cannot be so many rows.
     """
-    from grpo.envs.datasets.size import refuse_size
+    from grpo.envs.datasets.checks import refuse_size
     from grpo.envs.datasets.sources import dataset_kind, read_placed
     from grpo.envs.datasets.stored import checked_rows
 

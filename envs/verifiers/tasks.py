@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from grpo.envs.datasets.size import refuse_size
+from grpo.envs.datasets.checks import refuse_size
 from grpo.envs.verifiers.tools import RolloutTools, SharedTools
 from grpo.plugins.errors import DatasetError, OptionError
 

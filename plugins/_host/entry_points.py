@@ -1,8 +1,8 @@
 """Reads the entry points of installed distributions, mostly without loading `importlib.metadata`.
 
 Loading its parsers takes longer than importing every plugin of ours. `entry_points.txt` and the head of `METADATA` in a
-`*.dist-info` or `*.egg-info` folder are plain lines and are read here; whatever is not as plain as build tools write
-it, and archives, eggs and other finders, are left to `importlib.metadata`.
+`*.dist-info` or `*.egg-info` folder are plain lines and are read here. Where one of them is not as plain as build tools
+write it, or there are archives, eggs or other finders, all is left to `importlib.metadata`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from grpo.plugins._pattern import lazy_pattern
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
+    from importlib.metadata import EntryPoint
 
 _SECTION = lazy_pattern(r"\[([^\[\]]+)\]")
 _POINT = lazy_pattern(r"([^\s=\[\]#;][^=]*?)\s*=\s*([\w.]+)(?:\s*:\s*([\w.]+))?")
@@ -50,39 +50,31 @@ def declared(group: str) -> Iterator[list[Entry]]:
 
     A distribution whose entry points cannot be read has one, which fails to load.
     """
-    for finder in sys.meta_path:
-        if finder is PathFinder:
-            for place in sys.path:
-                yield from _declared_in(os.fspath(place), group)
-        elif hasattr(finder, "find_distributions"):
-            from importlib.metadata import DistributionFinder
-
-            yield from _from_metadata(finder.find_distributions(DistributionFinder.Context()), group)
+    plain = _declared_plainly(group)
+    yield from _from_metadata(group) if plain is None else plain
 
 
-def _declared_in(place: str, group: str) -> Iterator[list[Entry]]:
-    """Yields the entries of the distributions in one place of the path, which need not exist."""
-    if place.lower().endswith(".egg") or os.path.isfile(place):
-        from importlib.metadata import DistributionFinder
-
-        yield from _from_metadata(PathFinder.find_distributions(DistributionFinder.Context(path=[place])), group)
-        return
-    try:
-        names = os.listdir(place or ".")
-    except OSError:
-        return
-    for name in names:
-        if name.lower().endswith((".dist-info", ".egg-info")):
+def _declared_plainly(group: str) -> list[list[Entry]] | None:
+    """Returns what plain text declares, or None where there is more than plain text."""
+    if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):
+        return None
+    found = []
+    for place in map(os.fspath, sys.path):
+        if place.lower().endswith(".egg") or os.path.isfile(place):
+            return None
+        try:
+            names = os.listdir(place or ".")
+        except OSError:
+            continue
+        for name in names:
             folder = os.path.join(place, name)
-            text = _text(folder, "entry_points.txt")
+            text = _text(folder, "entry_points.txt") if name.lower().endswith((".dist-info", ".egg-info")) else ""
             if f"[{group}]" in text:
                 entries = _plain_entries(folder, text, group)
                 if entries is None:
-                    from importlib.metadata import Distribution
-
-                    yield from _from_metadata([Distribution.at(folder)], group)
-                elif entries:
-                    yield entries
+                    return None
+                found += [entries] if entries else []
+    return found
 
 
 def _plain_entries(folder: str, text: str, group: str) -> list[Entry] | None:
@@ -112,11 +104,12 @@ def _loaded(module: str, attribute: str) -> object:
     return functools.reduce(getattr, attribute.split("."), target) if attribute else target
 
 
-def _from_metadata(distributions: Iterable[Distribution], group: str) -> Iterator[list[Entry]]:
+def _from_metadata(group: str) -> Iterator[list[Entry]]:
     """Yields the entries that `importlib.metadata` reads."""
-    for distribution in distributions:
-        text = distribution.read_text("entry_points.txt") or ""
-        if f"[{group}]" not in text:
+    from importlib.metadata import distributions
+
+    for distribution in distributions():
+        if f"[{group}]" not in (distribution.read_text("entry_points.txt") or ""):
             continue
         about = distribution.metadata
         name = ("Name" in about and about["Name"]) or "(unnamed)"

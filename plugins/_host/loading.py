@@ -21,19 +21,9 @@ from grpo.plugins._host.problems import Problem, State, one_line, traceback_text
 from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.contract import contract_fault, import_fault, stated_by
 from grpo.plugins.errors import did_you_mean, plural
-from grpo.plugins.specs import Kind, Spec
+from grpo.plugins.specs import KINDS, Kind, Spec
 
-HOOK_OF_KIND: dict[Kind, str] = {
-    "reward": "grpo_rewards",
-    "verifier": "grpo_verifiers",
-    "env": "grpo_envs",
-    "sandbox": "grpo_sandboxes",
-    "session": "grpo_sessions",
-    "loss": "grpo_losses",
-    "advantage": "grpo_advantages",
-    "sampler": "grpo_samplers",
-    "agent": "grpo_agents",
-}
+HOOK_OF_KIND: dict[Kind, str] = {kind: f"grpo_{plural(kind)}" for kind in KINDS}
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
 GIVEN = "__main__"
 """The distribution of plugins that exist in this process alone; see `_given`."""
@@ -64,7 +54,7 @@ class Loaded:
 def load_entry(entry: Entry) -> Loaded:
     """Imports the plugin of an entry and collects its specs, where it was written for this contract."""
     if entry.fault:
-        return Loaded(entry, None, (), (_problem(entry, "broken", entry.fault),))
+        return Loaded(entry, None, (), (problem_of(entry, "broken", entry.fault),))
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
@@ -72,14 +62,14 @@ def load_entry(entry: Entry) -> Loaded:
             plugin = entry.load()
             fault = contract_fault(stated_by(plugin))
             if fault:
-                return Loaded(entry, None, (), (_problem(entry, "contract", fault),))
+                return Loaded(entry, None, (), (problem_of(entry, "contract", fault),))
             manager.register(plugin, name=entry.name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin may also call sys.exit() or raise an exception of its own kind
         hint, other_contract = _hint(error)
         line = f"{one_line(error)}. {hint[:1].upper()}{hint[1:]}" if hint else one_line(error)
-        return Loaded(entry, None, (), (_problem(entry, "contract" if other_contract else "broken", line, error),))
+        return Loaded(entry, None, (), (problem_of(entry, "contract" if other_contract else "broken", line, error),))
     problems = list(_hook_problems(entry, manager, plugin))
     registrations: list[Registration] = []
     for kind, hook in HOOK_OF_KIND.items():
@@ -88,7 +78,7 @@ def load_entry(entry: Entry) -> Loaded:
                 problems.append(spec)
             elif any(known.kind == kind and known.spec.name == spec.spec.name for known in registrations):
                 problems.append(
-                    _problem(
+                    problem_of(
                         entry, "invalid", f"{hook} returned two {plural(kind)} named '{spec.spec.name}'; rename one"
                     )
                 )
@@ -110,7 +100,7 @@ def _hook_problems(entry: Entry, manager: pluggy.PluginManager, plugin: object) 
     for caller in callers:
         optional = all(implementation.optionalhook for implementation in caller.get_hookimpls())
         if not caller.has_spec() and not optional:
-            yield _problem(
+            yield problem_of(
                 entry,
                 "misspelt",
                 f"hook '{caller.name}' does not exist, so nothing calls it.{did_you_mean(caller.name, HOOKS)} "
@@ -120,9 +110,9 @@ def _hook_problems(entry: Entry, manager: pluggy.PluginManager, plugin: object) 
     absent = [name for name in HOOKS if name not in implemented]
     unmarked = [name for name in absent if inspect.isroutine(inspect.getattr_static(plugin, name, None))]
     for name in unmarked:
-        yield _problem(entry, "misspelt", f"'{name}' lacks the decorator @hookimpl, so nothing calls it.")
+        yield problem_of(entry, "misspelt", f"'{name}' lacks the decorator @hookimpl, so nothing calls it.")
     if not callers and not unmarked:
-        yield _problem(
+        yield problem_of(
             entry, "misspelt", f"implements no hook; decorate one of these with @hookimpl: {', '.join(HOOKS)}."
         )
 
@@ -135,13 +125,14 @@ def _specs(entry: Entry, manager: pluggy.PluginManager, kind: Kind, hook: str) -
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # see load_entry
-        yield _problem(entry, "broken", f"{hook} raised {one_line(error)}", error)
+        yield problem_of(entry, "broken", f"{hook} raised {one_line(error)}", error)
         return
     if len(answers) < len(caller.get_hookimpls()):
-        yield _problem(entry, "invalid", f"{hook} returned None; return a list, empty if there is nothing to offer")
+        yield problem_of(entry, "invalid", f"{hook} returned None; return a list, empty if there is nothing to offer")
     for answer in answers:
         if not issubclass(type(answer), (list, tuple)):
-            yield _problem(entry, "invalid", f"{hook} returned a value of type {type(answer).__name__}; return a list")
+            kind_of_answer = type(answer).__name__
+            yield problem_of(entry, "invalid", f"{hook} returned a value of type {kind_of_answer}; return a list")
             continue
         held = list.__iter__(answer) if issubclass(type(answer), list) else tuple.__iter__(answer)
         yield from (_registered(entry, kind, hook, spec) for spec in held)  # whatever a class of the plugin's own says
@@ -154,18 +145,19 @@ def _registered(entry: Entry, kind: Kind, hook: str, spec: Any) -> Registration 
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # what a hook returns may be of any class, and its attributes may raise
-        return _problem(entry, "broken", f"{hook} returned what cannot be read: {one_line(error)}", error)
+        return problem_of(entry, "broken", f"{hook} returned what cannot be read: {one_line(error)}", error)
     if fault:
-        return _problem(entry, "invalid", f"{hook}: {fault}")
+        return problem_of(entry, "invalid", f"{hook}: {fault}")
     if not spec.version:
         line = (
             f"{kind} '{spec.name}' has no version, and in a package it needs one, so that users can tell that its "
             "scores changed; give it version=1"
         )
-        return replace(_problem(entry, "invalid", line), plugin=f"{kind}:{spec.name}")
+        return replace(problem_of(entry, "invalid", line), plugin=f"{kind}:{spec.name}")
     return Registration(kind, spec, entry.distribution, entry.distribution_version, entry.name)
 
 
-def _problem(entry: Entry, state: State, line: str, error: BaseException | None = None) -> Problem:
+def problem_of(entry: Entry, state: State, line: str, error: BaseException | None = None) -> Problem:
+    """Returns what is wrong with an entry point, with the traceback of what was raised."""
     text = "" if error is None else traceback_text(error)
     return Problem(state, entry.distribution, entry.distribution_version, entry.name, line, text)

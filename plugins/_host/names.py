@@ -49,11 +49,7 @@ def clash_problems(registrations: Sequence[Registration]) -> list[Problem]:
     """Returns one problem for every registration whose short name another distribution offers too."""
     problems = []
     for known in registrations:
-        others = [
-            other.distribution
-            for other in registrations
-            if other is not known and (other.kind, other.spec.name) == (known.kind, known.spec.name)
-        ]
+        others = _others(registrations, known)
         if others:
             name = known.spec.name
             what = f"write {known.distribution}/{name}"
@@ -69,12 +65,7 @@ def clash_problems(registrations: Sequence[Registration]) -> list[Problem]:
 
 def passed_over(registrations: Sequence[Registration], chosen: Registration) -> str:
     """Returns a note about plugins of other distributions that a built-in one hides behind its short name, or ""."""
-    key = (chosen.kind, chosen.spec.name)
-    others = [
-        registration.distribution
-        for registration in registrations
-        if (registration.kind, registration.spec.name) == key and registration is not chosen
-    ]
+    others = _others(registrations, chosen)
     if normalized(chosen.distribution) != BUILT_IN or not others:
         return ""
     names = " or ".join(f"{other}/{chosen.spec.name}" for other in others)
@@ -83,6 +74,14 @@ def passed_over(registrations: Sequence[Registration], chosen: Registration) -> 
         f"{chosen.kind} '{chosen.spec.name}' is the built-in one. {_listed(others)} {have} one of that name too: write "
         f"{names} to use that."
     )
+
+
+def _others(registrations: Sequence[Registration], known: Registration) -> list[str]:
+    """Returns the other distributions that offer a plugin of that kind and name."""
+    key = (known.kind, known.spec.name)
+    return [
+        other.distribution for other in registrations if other is not known and (other.kind, other.spec.name) == key
+    ]
 
 
 def clash_of(problems: Sequence[Problem], known: Registration) -> Problem | None:

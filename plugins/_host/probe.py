@@ -6,9 +6,12 @@ a hash of the distribution's version and of path, size and time of its files.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from grpo.plugins._host.entry_points import Entry
@@ -27,6 +30,7 @@ BEGAN, TOLD, LOADED = "began", "told", "loaded"
 """What the child notes."""
 _SAFE = "safe"
 _MOST_FILES = 3000
+_CODE = (".py", ".so", ".pyd")
 _MOST_LINES = 500
 _MARGIN = 5.0  # seconds for the child to start, and to end by itself at its limit
 _FRAME = lazy_pattern(r'File "([^"]+)", line (\d+)')
@@ -51,7 +55,7 @@ def faults_of(entries: Iterable[Entry]) -> Iterator[str]:
     """Yields for each entry why it must not be imported, or ""."""
     known: dict[str, str] | None = None
     for entry in entries:
-        files = () if os.environ.get(PROBING) else tuple(_files(entry))
+        files = () if os.environ.get(PROBING) else tuple(islice(_files(entry), _MOST_FILES))
         if not files:  # ours, or nothing that could be imported; importing it says so
             yield ""
             continue
@@ -71,32 +75,18 @@ def _files(entry: Entry) -> Iterator[tuple[str, int, int]]:
     top = entry.module.partition(".")[0]
     if not top or top == "grpo":
         return
-    spec = None
-    for finder in sys.meta_path:
-        try:
-            spec = finder.find_spec(top, None)
-        except Exception:  # a finder of somebody else's
-            continue
-        if spec is not None:
-            break
+    try:
+        spec = importlib.util.find_spec(top)
+    except Exception:  # of a finder of somebody else's
+        return
     if spec is None:
         return
-    waiting = list(spec.submodule_search_locations or ())
     if spec.origin and os.path.isfile(spec.origin):
         yield _stamp(spec.origin)
-    count = 0
-    while waiting and count < _MOST_FILES:
-        try:
-            files = sorted(os.scandir(waiting.pop()), key=lambda item: item.name)
-        except OSError:
-            continue
-        for item in files:
-            if item.is_dir(follow_symlinks=False):
-                if item.name != "__pycache__":
-                    waiting.append(item.path)
-            elif item.name.endswith((".py", ".so", ".pyd")):
-                count += 1
-                yield _stamp(item.path)
+    for place in spec.submodule_search_locations or ():
+        for folder, folders, names in os.walk(place):
+            folders[:] = sorted({*folders} - {"__pycache__"})
+            yield from (_stamp(os.path.join(folder, name)) for name in sorted(names) if name.endswith(_CODE))
 
 
 def _stamp(path: str) -> tuple[str, int, int]:
@@ -140,7 +130,6 @@ def _remember(key: str, fate: str) -> None:
 
 def _tried(entry: Entry) -> str | None:
     """Loads an entry in a process of its own; returns why it must not be loaded in this one, "", or None: unknown."""
-    import contextlib
     import json
     import signal
     import subprocess
@@ -172,7 +161,7 @@ def _tried(entry: Entry) -> str | None:
         try:
             status = _waited(child, entry, limit)
         finally:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)  # what it may have started, too
             child.wait()
         return _fault(child.pid, status, output.read().splitlines(), limit)
@@ -196,20 +185,15 @@ def _waited(child: Popen[bytes], entry: Entry, limit: float) -> int | None:
     try:
         return child.wait(min(_LONG, limit + _MARGIN))
     except TimeoutExpired:
-        _tell(
-            f"Trying in a process of its own, once, whether '{entry.name}' of {entry.distribution} can be loaded ...\n"
-        )
+        with suppress(AttributeError, OSError, ValueError):  # there is no stderr, or it is closed
+            sys.stderr.write(
+                f"Trying in a process of its own, once, whether '{entry.name}' of {entry.distribution} can be loaded "
+                "...\n"
+            )
     try:
         return child.wait(limit + _MARGIN)
     except TimeoutExpired:
         return None
-
-
-def _tell(line: str) -> None:
-    try:
-        sys.stderr.write(line)
-    except (AttributeError, OSError, ValueError):  # there is none, or it is closed
-        return
 
 
 def _fault(child: int, status: int | None, output: list[str], limit: float) -> str | None:

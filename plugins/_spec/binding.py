@@ -48,9 +48,25 @@ class _Bound:
         return str(self.spec.name)
 
     def prepare(self) -> None:
-        """Lets the plugin look at its options before anything is loaded. Raises UsageError, PluginError."""
-        if self.spec.prepare is None:
-            return
+        """Lets the plugin look at its options before anything is loaded, and looks for what it needs.
+
+        Raises UsageError: what the plugin says about them; NotInstalled: a program or a module is missing; PluginError:
+        the plugin raised something else.
+        """
+        if getattr(self.spec, "prepare", None) is not None:
+            self._let_prepare()
+        for program, install in getattr(self.spec, "programs", {}).items():
+            if shutil.which(program, path=search_path()) is None:
+                raise NotInstalled(
+                    f"{self.spec.kind} '{self.name}' needs the program '{program}', which is not on the PATH. {install}"
+                )
+        for module, install in getattr(self.spec, "modules", {}).items():
+            if importlib.util.find_spec(module.partition(".")[0]) is None:  # what stands below would load it
+                raise NotInstalled(
+                    f"{self.spec.kind} '{self.name}' needs the module '{module}', which this Python lacks. {install}"
+                )
+
+    def _let_prepare(self) -> None:
         defaults = {option.name: option.default for option in self.spec.options if not option.required}
         try:
             self.spec.prepare(**{**defaults, **self.options})
@@ -61,14 +77,6 @@ class _Bound:
                 f"{self.spec.kind} '{self.spec.name}' of {self.distribution}: its prepare function raised "
                 f"{type(error).__name__}: {error}. Its author must raise a UsageError that says what to do."
             ) from error
-
-    def require_modules(self) -> None:
-        """Looks for the modules that it needs. Raises NotInstalled, which says how to install the first missing one."""
-        for module, install in self.spec.modules.items():
-            if importlib.util.find_spec(module.partition(".")[0]) is None:  # what stands below would load it
-                raise NotInstalled(
-                    f"{self.spec.kind} '{self.name}' needs the module '{module}', which this Python lacks. {install}"
-                )
 
     def _called(self, *given: object) -> Any:
         """Calls its function, and says whose error it raised. Raises PluginError."""
@@ -318,20 +326,6 @@ class BoundAgent(_Bound):
     def files(self) -> list[str]:
         """The files that its options name, which every episode must see."""
         return [str(value) for value in self.options.values() if isinstance(value, Path)]
-
-    def prepare(self) -> None:
-        """Lets the plugin look at its options before anything is loaded, and looks for what it needs.
-
-        Raises UsageError: what the plugin says about them; NotInstalled: a program or a module is missing; PluginError:
-        the plugin raised something else.
-        """
-        _Bound.prepare(self)  # `super()` knows no class with slots
-        for program, install in self.spec.programs.items():
-            if shutil.which(program, path=search_path()) is None:
-                raise NotInstalled(
-                    f"agent '{self.name}' needs the program '{program}', which is not on the PATH. {install}"
-                )
-        self.require_modules()
 
     def command(self, task: AgentTask, access: Access) -> Command:
         """Returns the command that starts the agent's program for an episode.

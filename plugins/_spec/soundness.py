@@ -12,38 +12,29 @@ from typing import Any, TypeGuard
 from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins.agents import Answer, Protocol
 from grpo.plugins.specs import (
-    AdvantageSpec,
     AgentSpec,
     Column,
     EnvSpec,
     Kind,
-    LossSpec,
     Option,
-    RewardSpec,
-    SamplerSpec,
-    SandboxSpec,
-    SessionSpec,
     Spec,
-    VerifierSpec,
 )
 from grpo.plugins.training import Average, Entropies
 from grpo.plugins.types import Case, Isolation, Scope
 
-SPEC_OF_KIND: dict[Kind, type[Any]] = {
-    "reward": RewardSpec,
-    "verifier": VerifierSpec,
-    "env": EnvSpec,
-    "sandbox": SandboxSpec,
-    "session": SessionSpec,
-    "loss": LossSpec,
-    "advantage": AdvantageSpec,
-    "sampler": SamplerSpec,
-    "agent": AgentSpec,
-}
+SPEC_OF_KIND: dict[Kind, type[Any]] = {made.kind: made for made in typing.get_args(Spec)}
 COMMAND_LINE = "cmd"
 """Names a command line in a SPEC, `cmd:python agent.py {instruction}`, and the built-in agent that starts it."""
 RESERVED_PREFIXES = ("gym", "reasoning_gym", "textarena", "trl", "openenv", "verifiers", "shell", "harbor")
 _SEPARATORS = "/@:,= \t\n"
+_WORDS: dict[str, tuple[str, ...]] = {
+    "isolation": typing.get_args(Isolation),
+    "scope": typing.get_args(Scope),
+    "average": typing.get_args(Average),
+    "entropies": typing.get_args(Entropies),
+    "answer": typing.get_args(Answer),
+}
+"""What an attribute may be, of the specs that have it."""
 _OF_FACTORIES: tuple[Kind, ...] = ("env", "sandbox", "session")
 
 
@@ -122,20 +113,13 @@ def _fields_fault(spec: Any) -> str:
     for option in spec.options:
         if option.name in RESERVED_OPTIONS:
             return f"{where}the option name '{option.name}' is reserved, as are all of: {', '.join(RESERVED_OPTIONS)}"
-    isolations = typing.get_args(Isolation)
-    if getattr(spec, "isolation", isolations[0]) not in isolations:
-        return f"{where}isolation {spec.isolation!r} must be one of {', '.join(isolations)}"
-    scopes = typing.get_args(Scope)
-    if getattr(spec, "scope", scopes[0]) not in scopes:
-        return f"{where}scope {spec.scope!r} must be one of {', '.join(scopes)}"
+    for attribute, words in _WORDS.items():
+        if getattr(spec, attribute, words[0]) not in words:
+            return f"{where}{attribute} {getattr(spec, attribute)!r} must be one of {', '.join(words)}"
     bounds = getattr(spec, "range", (0.0, 1.0))
     numbers = isinstance(bounds, tuple) and len(bounds) == 2 and all(_is_number(bound) for bound in bounds)
     if not numbers or not bounds[0] <= bounds[1]:
         return f"{where}range {bounds!r} must be (lowest, highest)"
-    if isinstance(spec, LossSpec):
-        for attribute, words in (("average", typing.get_args(Average)), ("entropies", typing.get_args(Entropies))):
-            if getattr(spec, attribute) not in words:
-                return f"{where}{attribute} {getattr(spec, attribute)!r} must be one of {', '.join(words)}"
     if fault := _table_fault(spec):
         return f"{where}{fault}"
     if isinstance(spec, AgentSpec) and (fault := _agent_fault(spec)):
@@ -143,7 +127,7 @@ def _fields_fault(spec: Any) -> str:
     if isinstance(spec, EnvSpec) and (fault := _env_fault(spec)):
         return f"{where}{fault}"
     whole = getattr(spec, "complete", True)  # the scope of a rubric follows from its components
-    return case_fault(spec.name, getattr(spec, "scope", scopes[0]), getattr(spec, "cases", ())) if whole else ""
+    return case_fault(spec.name, getattr(spec, "scope", "completion"), getattr(spec, "cases", ())) if whole else ""
 
 
 def _env_fault(spec: EnvSpec) -> str:
@@ -164,8 +148,6 @@ def _agent_fault(spec: AgentSpec) -> str:
     known = typing.get_args(Protocol)
     if not isinstance(spec.protocols, tuple) or not spec.protocols or not {*spec.protocols} <= {*known}:
         return f"protocols {spec.protocols!r} must be a tuple of {', '.join(known)}"
-    if spec.answer not in typing.get_args(Answer):
-        return f"answer {spec.answer!r} must be one of {', '.join(typing.get_args(Answer))}"
     return ""
 
 

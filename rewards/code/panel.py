@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from grpo.plugins.sandbox_pools import pool_of
+from grpo.plugins.pools import pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.judgements import Judgements

@@ -87,7 +87,7 @@ async def judged(
         TransientError: a sandbox failed.
         UnusableTests: the tests cannot be used, or pay a generic cheat and `weak` is "exclude".
     """
-    from grpo.plugins.sandbox_pools import pool_of
+    from grpo.plugins.pools import pool_of
     from grpo.rewards.code.allowance import Allowance
     from grpo.rewards.code.judge import judge
     from grpo.rewards.code.judgements import JUDGEMENTS

@@ -10,7 +10,6 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +69,6 @@ def _written_out(character: str) -> str:
 _RULES = Path(__file__).with_name("rules.txt")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One request to the judge."""
-
-    messages: tuple[Message, ...]  # the chat
-    mark: str  # what the reply must repeat
-
-
 def material_of(completion: Completion, question: Any, reference: Any, longest: int) -> tuple[tuple[str, str], ...]:
     """Returns what the judge is to see, as pairs of a title and a text.
 
@@ -96,8 +87,8 @@ def material_of(completion: Completion, question: Any, reference: Any, longest: 
     return tuple(pieces)
 
 
-def ask_about(material: Sequence[tuple[str, str]], rubric: str, points: int) -> Question:
-    """Writes the messages, with a mark of 128 random bits."""
+def ask_about(material: Sequence[tuple[str, str]], rubric: str, points: int) -> tuple[list[Message], str]:
+    """Returns the chat, and the mark that the reply must repeat, of 128 random bits."""
     mark = secrets.token_hex(16)
     blocks = [f"{mark} {title} begins\n{quoted(text)}\n{mark} {title} ends" for title, text in material]
     user = "\n\n".join(
@@ -109,7 +100,7 @@ def ask_about(material: Sequence[tuple[str, str]], rubric: str, points: int) -> 
         ]
     )
     system = _RULES.read_text(encoding="utf-8").rstrip("\n").format(rubric=rubric.strip(), points=points)
-    return Question((Message(role="system", content=system), Message(role="user", content=user)), mark)
+    return [Message(role="system", content=system), Message(role="user", content=user)], mark
 
 
 def reply_schema(points: int) -> dict[str, Any]:

@@ -140,9 +140,9 @@ async def _judged(
     from grpo.rewards.judge.prompt import ask_about, reply_schema
     from grpo.rewards.judge.reply import read_points
 
-    asked = ask_about(material, rubric, points)
-    reply = await ask(endpoint, asked.messages, reply_schema(points))
-    return read_points(reply.text, asked.mark, points), reply
+    messages, mark = ask_about(material, rubric, points)
+    reply = await ask(endpoint, messages, reply_schema(points))
+    return read_points(reply.text, mark, points), reply
 
 
 def _metrics(reply: Reply, input_price: float, output_price: float) -> dict[str, float]:

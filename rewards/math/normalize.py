@@ -8,7 +8,6 @@ from collections.abc import Callable
 from grpo.plugins._pattern import lazy_pattern
 from grpo.rewards.math.ascii import overlined
 from grpo.rewards.math.guard import LONGEST
-from grpo.rewards.math.vector import as_column
 from grpo.rewards.numbers.chinese import FULL_WIDTH, respelt
 from grpo.rewards.numbers.hedges import SUSPECT
 from grpo.rewards.numbers.numerals import INVISIBLE
@@ -111,6 +110,22 @@ _ENDLESS = lazy_pattern(r"(?:positive )?infinity", re.IGNORECASE)
 _NONE = lazy_pattern(r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", re.IGNORECASE)
 _TEXT = lazy_pattern(r"\\(?:text|textbf|textit|textrm|mathrm|mbox)\s?\{([^{}]*)\}")
 
+_LONGEST_VECTOR = 400
+_TRANSPOSED = lazy_pattern(
+    r"(?:\\left\s?)?(?P<open>[(\[]|\\langle|\\begin\{[pb]matrix\})(?P<items>[^()\[\]]{1,300}?)"
+    r"(?:\\right\s?)?(?:[)\]]|\\rangle|\\end\{[pb]matrix\})\s*\^\s*\{?\s*"
+    r"(?:\\(?:mathrm|mathsf|text|top|intercal)\s?\{?\s*)?[Tt]?\s*\}{0,2}",
+    re.DOTALL,
+)
+_VECTOR_NAME = lazy_pattern(r"\s*(?:\\(?:vec|mathbf|boldsymbol|bm|overrightarrow)\s?\{?\s*)?[a-zA-Z]{1,2}\}?\s*=\s*")
+_VECTOR_STYLE = r"\\(?:hat|vec|bar|mathbf|boldsymbol|bm|textbf|mathrm|overrightarrow)(?![a-zA-Z])"
+_UNIT_VECTOR = lazy_pattern(
+    rf"{_VECTOR_STYLE}\s?\{{?\s*(?:{_VECTOR_STYLE}\s?\{{?\s*)?(?:\\([ij])math|([ijk]))(?![a-zA-Z])\s*\}}{{0,2}}"
+)
+_PLAIN_VECTOR = lazy_pattern(r"[\d\s+\-./ijk\\{}()]*")
+_VECTOR_TERM = lazy_pattern(r"(?P<sign>[+-]?)(?P<before>[^+\-<>]*?)<(?P<unit>[ijk])>")
+_AXES = "ijk"
+
 
 def normalized(text: str) -> str:
     """Returns a marked answer, or a gold, in the usual spelling; what is longer than `LONGEST` as it is."""
@@ -121,7 +136,7 @@ def normalized(text: str) -> str:
         text = overlined(text.translate(INVISIBLE)).replace("\u00b1", "\\pm ").replace("\u2213", "\\mp ")
     if text.strip()[:1] in "*_`":
         text = _EMPHASIS.sub(r"\2", text, count=1)
-    text = as_column(text)
+    text = _as_column(text)
     if "\\" in text:
         text = _commands(text)
     if "ldots" in text or "..." in text or "\u2026" in text:
@@ -147,6 +162,34 @@ def without_name(text: str) -> str:
     if match is None or _NAMED.search(match["value"]) or SUSPECT.search(_OF.sub("", match["name"])):
         return text
     return match["value"]
+
+
+def _as_column(text: str) -> str:
+    """Returns a transposed row, or a sum of multiples of unit vectors, as a column; other texts as they are."""
+    if len(text) > _LONGEST_VECTOR or not ("^" in text or {*text} >= {*"ij"} or "k" in text):
+        return text
+    named = _VECTOR_NAME.match(text)
+    core = (text[named.end() :] if named else text).strip().strip("$").strip()
+    turned = _TRANSPOSED.fullmatch(core) if "^" in core[-20:] else None
+    if turned is not None and ("," in turned["items"] or "&" in turned["items"]):
+        return _column(re.split(r"[,&]", turned["items"]))
+    core = _UNIT_VECTOR.sub(lambda match: f"<{match[1] or match[2]}>", core)
+    if "<" not in core and len({*core} & {*_AXES}) > 1 and _PLAIN_VECTOR.fullmatch(core):
+        core = re.sub(r"(?<!\\)([ijk])", r"<\1>", core)
+    sizes: dict[str, str] = {}
+    position = 0
+    core = re.sub(r"\s+", "", core) if "<" in core else ""
+    while position < len(core):
+        term = _VECTOR_TERM.match(core, position)
+        if term is None or term["unit"] in sizes or (position and not term["sign"]):
+            return text
+        sizes[term["unit"]] = term["sign"].replace("+", "") + (term["before"] or "1")
+        position = term.end()
+    return _column([sizes.get(axis, "0") for axis in _AXES if axis != "k" or "k" in sizes]) if sizes else text
+
+
+def _column(items: list[str]) -> str:
+    return r"\begin{pmatrix}" + r" \\ ".join(item.strip() for item in items) + r"\end{pmatrix}"
 
 
 def _commands(text: str) -> str:

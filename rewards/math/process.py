@@ -67,11 +67,10 @@ class _Process:
 
         from grpo.plugins.child_process import send_message
 
+        message = json.dumps({**request, "seconds": seconds, "wall": WAIT * seconds}).encode()
         try:
             self._child.channel.settimeout(WAIT * seconds + _LATE)
-            send_message(
-                self._child.channel, json.dumps({**request, "seconds": seconds, "wall": WAIT * seconds}).encode()
-            )
+            send_message(self._child.channel, message)
         except OSError as error:
             raise Undecided("the process that compares had ended") from error
         return self._receive(WAIT * seconds + _LATE)
@@ -111,41 +110,25 @@ class _Process:
         self._child.forget()
 
 
-class _Idle:
-    """The processes that wait for work, and the places for those that work."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.places = threading.BoundedSemaphore(os.cpu_count() or 1)
-        self._processes: list[_Process] = []
-
-    def take(self) -> _Process:
-        with self._lock:
-            if self._processes:
-                return self._processes.pop()
-        return _Process()
-
-    def put(self, process: _Process) -> None:
-        with self._lock:
-            self._processes.append(process)
-
-    def close(self) -> None:
-        with self._lock:
-            processes, self._processes = self._processes, []
-        for process in processes:
-            process.close()
-
-    def forget(self) -> None:
-        self._lock = threading.Lock()
-        self.places = threading.BoundedSemaphore(os.cpu_count() or 1)
-        processes, self._processes = self._processes, []
-        for process in processes:
-            process.forget()
+_places = threading.BoundedSemaphore(os.cpu_count() or 1)
+_idle: list[_Process] = []
 
 
-_IDLE = _Idle()
-atexit.register(_IDLE.close)
-os.register_at_fork(after_in_child=_IDLE.forget)
+@atexit.register
+def _close_idle() -> None:
+    while _idle:
+        _idle.pop().close()
+
+
+def _forget_idle() -> None:
+    """Lets go, in a forked process, of the processes of its parent, and has places of its own."""
+    global _places
+    _places = threading.BoundedSemaphore(os.cpu_count() or 1)
+    while _idle:
+        _idle.pop().forget()
+
+
+os.register_at_fork(after_in_child=_forget_idle)
 
 
 def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, **options: Any) -> bool | None:
@@ -194,15 +177,17 @@ def _is_comparable(operation: str, gold: str, seconds: float, **options: Any) ->
 
 
 def _compare(operation: str, gold: str, text: str, seconds: float, **options: Any) -> bool | None:
-    idle = _IDLE
-    with idle.places:
-        process = idle.take()
+    with _places:
+        try:
+            process = _idle.pop()
+        except IndexError:
+            process = _Process()
         try:
             reply = process.ask({"op": operation, "gold": gold, "text": text, **options}, seconds)
         except BaseException:
             process.close()
             raise
-        idle.put(process)
+        _idle.append(process)
     if "ok" not in reply:
         raise Unreadable(reply["unreadable"])
     ok: bool | None = reply["ok"]

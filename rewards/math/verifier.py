@@ -11,6 +11,7 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
+from grpo.rewards.answer_text import shortened
 from grpo.rewards.math.answer import MARKUP, Statement, plain, statement
 from grpo.rewards.math.choice import chosen_letter, chosen_letters, gold_letter
 from grpo.rewards.math.claim import (
@@ -175,12 +176,12 @@ def _judged(
         prediction = prediction if together is None else replace(prediction, text=together, parts=(together,))
     listed = gold.number is not None and not prediction.parts and ":" in prediction.text[-_END:]
     if listed and counted_list(claim(prediction)) == gold.core:
-        return Verdict(True, _shorten(claim(prediction)), "as many as the gold are counted and listed")
+        return Verdict(True, shortened(claim(prediction)), "as many as the gold are counted and listed")
     if gold.number is not None and gold.plain != plain(prediction.text) and unclear(prediction):
-        return Verdict(False, _shorten(claim(prediction)), f"no one number is stated ({prediction.form})")
+        return Verdict(False, shortened(claim(prediction)), f"no one number is stated ({prediction.form})")
     if gold.words is None and gold.letter is None and not gold.moment:
         prediction = behind_cue(prediction, gold.text)
-    extracted = _shorten(prediction.parts[-1] if prediction.parts else claim(prediction))
+    extracted = shortened(prediction.parts[-1] if prediction.parts else claim(prediction))
     if gold.number is not None and len(prediction.parts) == 1:
         same, how = same_digits(prediction.parts[0], gold.core, gold.number, precision)
         if same is not None:
@@ -349,8 +350,3 @@ def _in_words(prediction: Statement) -> str:
         return MARKUP.sub(r"\1", prediction.parts[0]) if len(prediction.parts) == 1 else ""
     cues = list(_CUE.finditer(prediction.text))
     return MARKUP.sub(r"\1", prediction.text[cues[-1].end() :] if cues else prediction.text)
-
-
-def _shorten(text: str) -> str:
-    text = text.strip()
-    return text if len(text) <= 200 else text[:100] + " ... " + text[-95:]

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
+from grpo.rewards.answer_text import shortened, to_brace
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.factors import changed
 from grpo.rewards.numbers.hedges import (
@@ -250,7 +251,7 @@ def _explicit(text: str, *, terms: bool = False) -> Answer | None:
         if stated and not terms and any(_is_guess(content, number) for number in stated):
             stated = ()
         others = _boxes_before(text, mark.start()) if form == "boxed" and stated else ()
-        return Answer(_shorten(content), (*(stated or ()), *others), form)
+        return Answer(shortened(content), (*(stated or ()), *others), form)
     return Answer("", (), "tag") if empty else None
 
 
@@ -295,12 +296,7 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
     window = text[mark.end() : mark.end() + _LONGEST]
     if not mark["box"]:
         return "boxed", window.split("\n", 1)[0]
-    depth = 1
-    for brace in re.finditer(r"[{}]", window):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return "boxed", window[: brace.start()]
-    return "boxed", window
+    return "boxed", to_brace(window)
 
 
 def _cued(text: str, *, terms: bool) -> Answer | None:
@@ -324,7 +320,7 @@ def _cued(text: str, *, terms: bool) -> Answer | None:
             return _unmarked(text[end:], terms=terms) or Answer("", (), "sentence")
         if _OR_ELSE.match(text, end) or _POSSIBLY.search(cue[0]):
             numbers = ()
-        return Answer(_shorten(sentence), _with_rivals(numbers, text[:end]), "sentence")
+        return Answer(shortened(sentence), _with_rivals(numbers, text[:end]), "sentence")
     return None
 
 
@@ -337,7 +333,7 @@ def _counted(text: str) -> Answer | None:
     value = counted(sentence)
     if value is None:
         return None
-    return Answer(_shorten(sentence), (Number(value, Fraction(1), sentence, 0, len(sentence)),), "prose")
+    return Answer(shortened(sentence), (Number(value, Fraction(1), sentence, 0, len(sentence)),), "prose")
 
 
 def _last_sentence(text: str, *, terms: bool) -> Answer | None:
@@ -346,7 +342,7 @@ def _last_sentence(text: str, *, terms: bool) -> Answer | None:
     if emphasised is not None:
         numbers = _stated(emphasised, leading=False, terms=terms)
         if numbers and len({number.value for number in numbers}) == 1 and _bold(emphasised, list(numbers)):
-            return Answer(_shorten(emphasised), numbers, "prose")
+            return Answer(shortened(emphasised), numbers, "prose")
     for line in reversed(text.split("\n")):
         if not _DIGIT.search(line):
             continue
@@ -355,7 +351,7 @@ def _last_sentence(text: str, *, terms: bool) -> Answer | None:
             if numbers is not None:
                 numbers = () if _BOUND.match(sentence) else numbers
                 return Answer(
-                    _shorten(sentence), _with_rivals(numbers, text[: text.rfind(sentence) + len(sentence)]), "prose"
+                    shortened(sentence), _with_rivals(numbers, text[: text.rfind(sentence) + len(sentence)]), "prose"
                 )
     return None
 
@@ -478,7 +474,7 @@ def _spoken(content: str) -> tuple[Number, ...] | None:
 def _in_words(text: str) -> Answer | None:
     """Returns a text that is nothing but a number in words."""
     numbers = _spoken(text)
-    return None if numbers is None else Answer(_shorten(text), numbers, "prose")
+    return None if numbers is None else Answer(shortened(text), numbers, "prose")
 
 
 def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list[Number]:
@@ -550,8 +546,3 @@ def _leads(content: str) -> bool:
     """Returns whether nothing but signs and brackets stands before the first number."""
     leading = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
     return leading is not None and not any(c.isalnum() for c in content[: leading.start])
-
-
-def _shorten(text: str) -> str:
-    text = text.strip()
-    return text if len(text) <= 200 else text[:100] + " ... " + text[-95:]

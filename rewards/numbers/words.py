@@ -19,9 +19,9 @@ _TENS = {word: 10 * n for n, word in enumerate(_BY_TENS.split(), 2)} | {"fourty"
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PARTS = {"half": 2, "halves": 2, "quarter": 4, "quarters": 4}
 _PARTS |= {name: value for value, stem in enumerate(_ORDINALS.split(), 3) for name in (stem, f"{stem}s")}
-_COUNTS = {"dozen": 12}
+_BEFORE_AND = ("hundred", *_SCALES)
 _LONGEST = 120
-_KNOWN = {*_ONES, *_TENS, *_SCALES, *_PARTS, *_COUNTS, "hundred"}
+_KNOWN = {*_ONES, *_TENS, *_SCALES, *_PARTS, "dozen", "hundred"}
 _WORD = lazy_pattern(r"[a-z]+")
 _OPEN = lazy_pattern(
     r"\d|[?:;,]|\b(?:or|not|no|never|if|unless|maybe|perhaps|possibly|might|may|could|at\s+(?:least|most)|about|first|second)\b|n['\u2019]t",
@@ -35,7 +35,7 @@ _STATED = lazy_pattern(
 )
 _SHAPE = lazy_pattern(r"[a-z]+(?:(?:\s+|-|\u2010|\u2011|,\s+)[a-z]+)*[.!]?", re.IGNORECASE)
 _FIRST = lazy_pattern(
-    r"\s*+(?:a|an|minus|negative|half|" + "|".join((*_ONES, *_TENS, "hundred", *_SCALES, *_COUNTS)) + r")\b",
+    r"\s*+(?:a|an|minus|negative|half|" + "|".join((*_ONES, *_TENS, "hundred", *_SCALES, "dozen")) + r")\b",
     re.IGNORECASE,
 )
 
@@ -116,32 +116,26 @@ def _fraction(words: list[str]) -> Fraction | None:
 
 
 def _whole(words: list[str]) -> int | None:
-    """Returns a whole number: groups under a thousand before falling scales, or so many dozens."""
-    words = [word for n, word in enumerate(words) if word != "and" or not _joins(words, n)]
-    if words and words[-1] in _COUNTS:
-        if words[:-1] in (["half"], ["half", "a"]):
-            return _COUNTS[words[-1]] // 2
-        count = _below_thousand(words[:-1]) if len(words) > 1 else 1
-        return None if not count else count * _COUNTS[words[-1]]
-    total, group, last = 0, list[str](), 10**15
-    for word in words:
-        scale = _SCALES.get(word)
-        if scale is None:
-            group.append(word)
-            continue
-        count = _below_thousand(group) if group else 1
-        if not count or scale >= last or (not group and last != 10**15):
-            return None
-        total, group, last = total + count * scale, [], scale
-    if not group:
-        return total if last != 10**15 else None
-    rest = _below_thousand(group)
-    return None if rest is None or (rest == 0 and last != 10**15) else total + rest
+    """Returns a whole number: counts below a thousand before falling scales, or so many dozens."""
+    last = len(words) - 1
+    words = [w for n, w in enumerate(words) if w != "and" or not (0 < n < last and words[n - 1] in _BEFORE_AND)]
+    if words[-1:] != ["dozen"]:
+        return _scaled(words, tuple(_SCALES)[::-1])
+    if words[:-1] in (["half"], ["half", "a"]):
+        return 6
+    count = _below_thousand(words[:-1]) if len(words) > 1 else 1
+    return 12 * count if count else None
 
 
-def _joins(words: list[str], position: int) -> bool:
-    """Returns whether an "and" joins as in "one hundred and five" and "two thousand and one"."""
-    return 0 < position < len(words) - 1 and (words[position - 1] == "hundred" or words[position - 1] in _SCALES)
+def _scaled(words: list[str], scales: tuple[str, ...], *, one: bool = True) -> int | None:
+    """Reads "two million five"; the largest of some scales may stand alone ("thousand") if `one`."""
+    for below, scale in enumerate(scales, 1):
+        if scale in words:
+            at = words.index(scale)
+            count = _below_thousand(words[:at]) if at else int(one)
+            rest = _scaled(words[at + 1 :], scales[below:], one=False) if words[at + 1 :] else None
+            return count * _SCALES[scale] + (rest or 0) if count and (rest or not words[at + 1 :]) else None
+    return _below_thousand(words)
 
 
 def _below_thousand(words: list[str]) -> int | None:

@@ -16,7 +16,7 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
-from grpo.rewards.answer_text import text_answer
+from grpo.rewards.answer_text import shortened, text_answer
 from grpo.rewards.puzzles.expression import Expression, Unreadable, read_expression
 from grpo.rewards.puzzles.tinyzero import tinyzero_score
 
@@ -144,13 +144,13 @@ def _judged(completion: str, target: object, numbers: object, *, use_all: bool) 
     try:
         expression, result = _read(stated)
     except Unreadable as error:
-        return Verdict(False, _short(stated), f"no expression: {error}"), False
+        return Verdict(False, shortened(stated), f"no expression: {error}"), False
     fault = _numbers_fault(expression.numbers, given, use_all=use_all)
     if not fault and expression.value != goal:
-        fault = f"comes to {_short(str(expression.value))}, not {goal}"
+        fault = f"comes to {shortened(str(expression.value))}, not {goal}"
     if not fault and result not in (None, goal):
         fault = f"comes to {goal}, and not to {result} as it says"
-    return Verdict(not fault, _short(stated), fault or f"comes to {goal}"), True
+    return Verdict(not fault, shortened(stated), fault or f"comes to {goal}"), True
 
 
 def _read(stated: str) -> tuple[Expression, Fraction | None]:
@@ -200,8 +200,4 @@ def _whole_numbers(values: object) -> list[int] | None:
 
 
 def _list(numbers: Counter[int]) -> str:
-    return _short(", ".join(str(number) for number in numbers.elements()))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 200 else text[:100] + " ... " + text[-95:]
+    return shortened(", ".join(str(number) for number in numbers.elements()))

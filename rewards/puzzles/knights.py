@@ -10,7 +10,7 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward, verifier
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case, Verdict
-from grpo.rewards.answer_text import text_answer
+from grpo.rewards.answer_text import shortened, text_answer
 from grpo.rewards.math.answer import MARKUP
 
 _HEADERS = ("Assistant:", "<|im_start|>assistant")
@@ -232,7 +232,7 @@ def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
     if stated is None:
         return Verdict(False, None, "the completion is blank"), False
     stated = _list_above(completion.rstrip(), stated)
-    extracted = stated if len(stated) <= 200 else stated[:100] + " ... " + stated[-95:]
+    extracted = shortened(stated)
     try:
         roles = read_roles(stated)
     except Unreadable as error:

@@ -14,9 +14,12 @@ import socket
 import struct
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future, InvalidStateError
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
+from grpo.plugins.child_process import receive_exactly
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job, JobResult
 from grpo.rewards.sandbox.bundle import ASSIST, packed
@@ -44,16 +47,15 @@ class Container:
         self, client: Any, host: str, image: str, settings: Mapping[str, Any], plan: Mapping[str, Any]
     ) -> None:
         """Starts it with `settings` for the engine, and waits until its agent is ready."""
-        self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult]]] = {}
+        self._waiting: dict[int, Future[JobResult]] = {}
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
         self._number = 0
-        self._outbox: list[bytes] = []
+        self._outbox: SimpleQueue[bytes] = SimpleQueue()
         self._lost = ""
         self._errors = b""
         self._pending = bytearray()
         self._socket: Any = None
-        self._reader: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._client, self._host = client, host
         self._container = client.containers.create(
             image,
@@ -81,8 +83,9 @@ class Container:
         except BaseException:
             self.close()
             raise
-        self._reader = threading.Thread(target=self._read, name="grpo-container", daemon=True)
-        self._reader.start()
+        for work in (self._read, self._write):
+            self._threads.append(threading.Thread(target=work, name="grpo-container", daemon=True))
+            self._threads[-1].start()
 
     @property
     def lost(self) -> bool:
@@ -91,20 +94,20 @@ class Container:
 
     async def run(self, job: Job) -> JobResult:
         """Runs one job. Raises ContainerLost if it ended meanwhile."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[JobResult] = loop.create_future()
+        answer: Future[JobResult] = Future()
         with self._lock:
             if self._lost:
                 raise ContainerLost(self._lost)
             self._number += 1
             number = self._number
-            self._waiting[number] = (loop, answer)
+            self._waiting[number] = answer
         longest = job.limits.wall_seconds + (job.peer.limits.wall_seconds if job.peer else 0.0)
         silent = "the agent of the container does not answer"
-        watchdog = loop.call_later(3 * PATIENCE * longest + START_SECONDS, self._fail, silent)
+        seconds = 3 * PATIENCE * longest + START_SECONDS
+        watchdog = asyncio.get_running_loop().call_later(seconds, self._fail, silent)
         try:
-            self._post(loop, pack_job(number, job))
-            return await answer
+            self._outbox.put(pack_job(number, job))
+            return await asyncio.wrap_future(answer)
         finally:
             watchdog.cancel()
             with self._lock:
@@ -112,11 +115,13 @@ class Container:
 
     def close(self) -> None:
         self._fail("the container was closed")
+        self._outbox.put(b"")
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-            if self._reader is not None and self._reader is not threading.current_thread():
-                self._reader.join(_ENDING)
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join(_ENDING)
             self._socket.close()
             self._attached.close()
             self._socket = None
@@ -125,77 +130,40 @@ class Container:
             remove(self._container)
         self._client.close()
 
-    def _post(self, loop: asyncio.AbstractEventLoop, frame: bytes) -> None:
-        """Sends a frame with the others of this turn of the loop: every message costs the engine a copy."""
-        with self._lock:
-            self._outbox.append(frame)
-            if len(self._outbox) > 1:
+    def _write(self) -> None:
+        """Sends the frames that wait, all at once: every message costs the engine a copy. An empty one is the last."""
+        while True:
+            frames = [self._outbox.get()]
+            with contextlib.suppress(Empty):
+                while True:
+                    frames.append(self._outbox.get_nowait())
+            if b"" in frames:
                 return
-        loop.call_soon(self._send_soon, loop)
-
-    def _send_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Sends what the connection takes at once; the rest is sent in a thread, which may wait."""
-        if type(self._socket) is socket.socket and self._writing.acquire(blocking=False):
             try:
-                frames = self._taken()
-                with contextlib.suppress(BlockingIOError):
-                    frames = frames[self._socket.send(frames, socket.MSG_DONTWAIT) :]
-                if not frames:
-                    return
-                with self._lock:
-                    self._outbox.insert(0, frames)
+                self._socket.sendall(b"".join(frames))
             except OSError as error:
                 self._fail(f"the connection broke: {error}")
-                return
-            finally:
-                self._writing.release()
-        loop.run_in_executor(None, self._flush)
-
-    def _flush(self) -> None:
-        with self._writing:
-            try:
-                self._socket.sendall(self._taken())
-            except (OSError, AttributeError) as error:
-                self._fail(f"the connection broke: {error}")
-
-    def _taken(self) -> bytes:
-        with self._lock:
-            frames, self._outbox = self._outbox, []
-        return b"".join(frames)
 
     def _read(self) -> None:
         """Hands each result to whom it belongs, until the connection ends."""
-        reason = "the container ended"
-        arrived: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult], JobResult]] = []
         try:
             while True:
                 number, result = unpack_result(self._frame())
                 with self._lock:
-                    known = self._waiting.pop(number, None)
-                if known:
-                    arrived.append((*known, result))
-                if not self._frame_is_here():
-                    _deliver(arrived)
-                    arrived = []
+                    answer = self._waiting.pop(number, None)
+                if answer is not None:
+                    with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+                        answer.set_result(result)
         except (ContainerLost, OSError, ValueError) as error:
-            reason = f"{reason}: {error}"
-        _deliver(arrived)
-        self._fail(reason)
+            self._fail(f"the container ended: {error}")
 
     def _fail(self, reason: str) -> None:
         with self._lock:
             self._lost = self._lost or reason
             waiting, self._waiting = list(self._waiting.values()), {}
-        for loop, answer in waiting:
-            with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_settle, answer, None, ContainerLost(reason))
-
-    def _frame_is_here(self) -> bool:
-        """Says whether the next frame has arrived already."""
-        if len(self._pending) < LENGTH.size:
-            return False
-        [size] = LENGTH.unpack_from(self._pending)
-        return len(self._pending) >= LENGTH.size + int(size)
+        for answer in waiting:
+            with contextlib.suppress(InvalidStateError):
+                answer.set_exception(ContainerLost(reason))
 
     def _frame(self) -> bytes:
         """Reads one frame of the agent out of the engine's stream."""
@@ -207,8 +175,8 @@ class Container:
     def _output(self, size: int) -> bytes:
         """Reads bytes of the agent's stdout; the engine wraps both streams in chunks with a head of eight bytes."""
         while len(self._pending) < size:
-            kind, length = struct.unpack(">BxxxI", self._exactly(8))
-            chunk = self._exactly(length)
+            kind, length = struct.unpack(">BxxxI", receive_exactly(self._socket, 8))
+            chunk = receive_exactly(self._socket, length)
             if kind == _STDOUT:
                 self._pending += chunk
             elif kind == _STDERR:
@@ -216,15 +184,6 @@ class Container:
         output = bytes(self._pending[:size])
         del self._pending[:size]
         return output
-
-    def _exactly(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
-            got = self._socket.recv(min(size - len(parts), 2**20))
-            if not got:
-                raise ContainerLost("the connection ended")
-            parts += got
-        return bytes(parts)
 
 
 def hardened(client: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -293,25 +252,3 @@ def _started(process: int) -> str:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except OSError:
         return ""
-
-
-def _deliver(arrived: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[JobResult], JobResult]]) -> None:
-    """Settles answers, each in its own loop, which is woken once."""
-    for loop in {loop for loop, _, _ in arrived}:
-        mine = [(answer, result) for where, answer, result in arrived if where is loop]
-        with contextlib.suppress(RuntimeError):  # its loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_settle_all, mine)
-
-
-def _settle_all(answers: list[tuple[asyncio.Future[JobResult], JobResult]]) -> None:
-    for answer, result in answers:
-        _settle(answer, result, None)
-
-
-def _settle(answer: asyncio.Future[JobResult], result: JobResult | None, error: Exception | None) -> None:
-    if answer.done():
-        return
-    if result is not None:
-        answer.set_result(result)
-    elif error is not None:
-        answer.set_exception(error)

@@ -9,7 +9,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from grpo.plugins.errors import SandboxUnavailable
@@ -50,16 +51,8 @@ class DockerPool:
     @classmethod
     def reap(cls, host: str = "") -> int:
         """Removes containers whose process is gone, of all runs on this machine; returns how many."""
-        import docker
-
-        client = connected(host)
-        try:
-            containers = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
-            return sum(remove(container) for container in containers if orphaned(str(container.labels.get(OWNER, ""))))
-        except (docker.errors.DockerException, OSError) as error:
-            raise SandboxUnavailable(f"the container engine cannot list its containers: {error}") from error
-        finally:
-            client.close()
+        with listing(host) as client:
+            return sum(map(remove, orphans(client, LABEL)))
 
     async def _run_one(self, job: Job) -> JobResult:
         places = 2 if job.peer else 1
@@ -115,6 +108,26 @@ class DockerPool:
         except (docker.errors.DockerException, OSError) as error:
             client.close()
             raise SandboxUnavailable(f"the container engine refuses the sandbox: {error}") from error
+
+
+@contextmanager
+def listing(host: str) -> Iterator[Any]:
+    """Yields a client of the engine. Raises SandboxUnavailable: there is no engine, or it fails in the block."""
+    import docker
+
+    client = connected(host)
+    try:
+        yield client
+    except (docker.errors.DockerException, OSError) as error:
+        raise SandboxUnavailable(f"the container engine cannot list its containers: {error}") from error
+    finally:
+        client.close()
+
+
+def orphans(client: Any, label: str) -> list[Any]:
+    """Returns the containers with a label whose process is gone."""
+    containers = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+    return [container for container in containers if orphaned(str(container.labels.get(OWNER, "")))]
 
 
 def connected(host: str) -> Any:

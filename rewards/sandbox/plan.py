@@ -49,6 +49,7 @@ _INDISPENSABLE = ("mount namespace", "pid namespace")
 class Planned:
     """What starts one sandbox."""
 
+    name: str  # of the language
     python: str  # the interpreter of its launcher
     plan: Mapping[str, Any]  # what the launcher shall do
     degraded: tuple[str, ...]  # the protections that are missing
@@ -132,7 +133,7 @@ class Plans:
             },
             "inside": inside,
         }
-        return Planned(self._python, plan, self._missing, profile, group)
+        return Planned(name, self._python, plan, self._missing, profile, group)
 
     def capabilities(self) -> dict[str, bool]:
         """Returns the profiles and the protections by name."""

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import PurePosixPath
 
 from grpo.plugins.errors import SandboxUnavailable
@@ -25,14 +25,6 @@ _LIMITS = tuple(field.name for field in fields(Limits))
 _BUSY = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A sandbox with its language."""
-
-    profile: str
-    slot: Slot
-
-
 class LocalPool:
     """Sandboxes of this machine, each for one program at a time."""
 
@@ -40,7 +32,7 @@ class LocalPool:
         """Starts the first sandbox, so that what is missing shows at once. Raises SandboxUnavailable."""
         self._plans = plans
         self._room = Room(max(2, slots))
-        self._idle: list[Running] = []
+        self._idle: list[Slot] = []
         self._lock = threading.Lock()
         self._closed = False
         self.reap()
@@ -58,8 +50,8 @@ class LocalPool:
         self._closed = True
         with self._lock:
             slots, self._idle = self._idle, []
-        for running in slots:
-            running.slot.close()
+        for slot in slots:
+            slot.close()
 
     @classmethod
     def reap(cls) -> int:
@@ -81,43 +73,39 @@ class LocalPool:
         try:
             for attempt in range(_TRIES):
                 try:
-                    return await (self._run_pair(job, job.peer) if job.peer else self._run_alone(job, None))
+                    if job.peer:
+                        return await self._run_pair(job, job.peer)
+                    return await self._on_slot(await self._take_slot(job.profile), job, None)
                 except SlotLost as error:
                     if attempt == _TRIES - 1:
                         return JobResult("sandbox_error", reason=str(error))
+                except SandboxUnavailable as error:
+                    return JobResult("unavailable", reason=str(error))
                 except OSError as error:  # no descriptor, no memory, no process left on this machine
                     return JobResult("overloaded", reason=str(error))
             raise AssertionError("unreachable")
         finally:
             self._room.give(places)
 
-    async def _run_alone(self, job: Job, channel: socket.socket | None) -> JobResult:
-        slot = await self._take_slot(job.profile)
-        if isinstance(slot, JobResult):
-            return slot
-        return await self._on_slot(slot, job, channel)
-
     async def _run_pair(self, job: Job, peer: Job) -> JobResult:
-        slots = [await self._take_slot(each.profile) for each in (job, peer)]
-        for taken in slots:
-            if isinstance(taken, JobResult):
-                for other in slots:
-                    if isinstance(other, Running):
-                        self._give_slot(other)
-                return taken
-        first, second = (slot for slot in slots if isinstance(slot, Running))
+        first = await self._take_slot(job.profile)
+        try:
+            second = await self._take_slot(peer.profile)
+        except BaseException:
+            self._give_slot(first)
+            raise
         ends = socket.socketpair()
         beside = asyncio.ensure_future(self._on_slot(second, peer, ends[1]))
         try:
             result = await self._on_slot(first, job, ends[0])
         except BaseException:
-            second.slot.stop()
+            second.stop()
             await asyncio.gather(beside, return_exceptions=True)
             raise
 
         def stop() -> None:
             if not beside.done():  # else the sandbox may be at work for somebody else
-                second.slot.stop()
+                second.stop()
 
         stopping = asyncio.get_running_loop().call_later(_ENDING, stop)
         try:
@@ -125,54 +113,49 @@ class LocalPool:
         finally:
             stopping.cancel()
 
-    async def _on_slot(self, running: Running, job: Job, channel: socket.socket | None) -> JobResult:
+    async def _on_slot(self, slot: Slot, job: Job, channel: socket.socket | None) -> JobResult:
         """Runs a job and gives the slot back, or ends it when it was lost or the caller is gone."""
         try:
-            result = await running.slot.run(job, channel)
+            result = await slot.run(job, channel)
         except BaseException:
-            running.slot.close()
+            slot.close()
             raise
         finally:
             if channel:
                 channel.close()
-        self._give_slot(running)
+        self._give_slot(slot)
         return result
 
-    async def _take_slot(self, profile: str) -> Running | JobResult:
-        """Returns an idle sandbox for a profile, or a new one, or why there is none."""
+    async def _take_slot(self, profile: str) -> Slot:
+        """Returns an idle sandbox for a profile, or a new one. Raises SandboxUnavailable, OSError."""
         with self._lock:
-            for number, running in enumerate(self._idle):
-                if running.profile == profile:
+            for number, slot in enumerate(self._idle):
+                if slot.profile == profile:
                     return self._idle.pop(number)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(None, self._start, profile)
-        except SandboxUnavailable as error:
-            return JobResult("unavailable", reason=str(error))
-        except OSError as error:
-            return JobResult("overloaded", reason=str(error))
+        return await asyncio.to_thread(self._start, profile)
 
-    def _start(self, profile: str) -> Running:
+    def _start(self, profile: str) -> Slot:
         planned = self._plans.make(profile)
         if planned is None:
             raise SandboxUnavailable(f"this machine has no profile '{profile}': what it needs is not installed.")
         try:
-            return Running(profile, Slot(planned))
+            return Slot(planned)
         except ProtectionMissing as missing:
             self._plans.give_up(missing.args[0])
             return self._start(profile)
 
-    def _give_slot(self, running: Running) -> None:
+    def _give_slot(self, slot: Slot) -> None:
         """Keeps a sandbox for the next job; worn ones, and the longest idle of too many, are ended."""
         ended = []
         with self._lock:
-            if self._closed or running.slot.worn:
-                ended.append(running)
+            if self._closed or slot.worn:
+                ended.append(slot)
             else:
-                self._idle.append(running)
+                self._idle.append(slot)
                 if len(self._idle) > self._room.size:
                     ended.append(self._idle.pop(0))
         for old in ended:
-            old.slot.close()
+            old.close()
 
     def _fault_of(self, job: Job, which: str = "job") -> str:
         """Says what is wrong with a job before it runs, or returns ""."""

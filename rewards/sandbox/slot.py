@@ -41,7 +41,7 @@ class Slot:
     def __init__(self, planned: Planned) -> None:
         """Starts it. Raises ProtectionMissing, SandboxUnavailable."""
         self._degraded, self._group = planned.degraded, planned.group
-        self._least_processes = planned.profile.least_processes
+        self.profile, self._least_processes = planned.name, planned.profile.least_processes
         self.jobs = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -21,7 +21,7 @@ from grpo.plugins.errors import SessionError
 from grpo.plugins.session import DIRECTORY, HOME, SessionJob
 from grpo.rewards.sandbox.container import OWNER, owner
 from grpo.rewards.sandbox.inside.seccomp import session_profile
-from grpo.rewards.session.files import packed
+from grpo.rewards.session.request import packed
 from grpo.rewards.session.root import below, hidden_places, outermost, system_paths
 
 LABEL = "org.grpo.session"

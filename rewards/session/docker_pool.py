@@ -14,8 +14,7 @@ from typing import Any, BinaryIO
 from grpo.plugins.errors import SandboxUnavailable, SessionError, SessionLost
 from grpo.plugins.session import DIRECTORY, HOME, Exit, Session, SessionJob
 from grpo.rewards.sandbox.container import OWNER, knock, orphaned, owner, remove
-from grpo.rewards.sandbox.docker_pool import connected
-from grpo.rewards.session.command import environment_of, unfit
+from grpo.rewards.sandbox.docker_pool import connected, listing, orphans
 from grpo.rewards.session.docker_exec import DockerProcess, Execution
 from grpo.rewards.session.docker_machine import (
     LABEL,
@@ -27,9 +26,9 @@ from grpo.rewards.session.docker_machine import (
     settings_of,
 )
 from grpo.rewards.session.docker_ports import Ports, remove_folder
-from grpo.rewards.session.files import absolute, most_files, refuse_missing
 from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
+from grpo.rewards.session.request import absolute, environment_of, most_files, refuse_missing, unfit
 
 _EXPIRED = "the time of the session is up"
 _START_SECONDS = 60.0  # for the start of a command
@@ -134,13 +133,10 @@ class DockerSessions:
             self._sessions.pop(container, None)
             self._unused |= images
             for image in sorted(self._unused):
-                try:
-                    self.client.images.remove(image, force=True)
-                except docker.errors.ImageNotFound:
+                with contextlib.suppress(docker.errors.DockerException, OSError):
+                    with contextlib.suppress(docker.errors.ImageNotFound):
+                        self.client.images.remove(image, force=True)
                     self._unused.discard(image)
-                except (docker.errors.DockerException, OSError):
-                    continue
-                self._unused.discard(image)
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns what sessions can do here."""
@@ -163,12 +159,9 @@ class DockerSessions:
         """Removes containers and images whose process is gone, of all runs on this machine; returns how many."""
         import docker
 
-        client = connected(host)
-        try:
-            containers = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
-            lost = [each for each in containers if orphaned(str(each.labels.get(OWNER, "")))]
-            removed = 0
-            for container in lost:
+        removed = 0
+        with listing(host) as client:
+            for container in orphans(client, LABEL):
                 remove_folder(container.labels)
                 removed += remove(container)
             for image in client.images.list(filters={"label": LABEL}):
@@ -176,11 +169,7 @@ class DockerSessions:
                     with contextlib.suppress(docker.errors.DockerException):
                         client.images.remove(image.id, force=True)
                         removed += 1
-            return removed
-        except (docker.errors.DockerException, OSError) as error:
-            raise SandboxUnavailable(f"the container engine cannot list its containers: {error}") from error
-        finally:
-            client.close()
+        return removed
 
     def _beginning(self, image: str) -> Beginning:
         """Returns what a container of an image begins with; builds a folder's. Raises SessionError, SessionLost."""

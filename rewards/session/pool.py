@@ -19,10 +19,9 @@ from grpo.plugins.errors import SandboxUnavailable, SessionError, SessionLost
 from grpo.plugins.session import DIRECTORY, HOME, Exit, Session, SessionJob
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.bundle import memory_file
-from grpo.rewards.session.command import environment_of, unfit
-from grpo.rewards.session.files import absolute, most_files, packed, refuse_missing
 from grpo.rewards.session.owned import own
 from grpo.rewards.session.proxy import Port, Proxy
+from grpo.rewards.session.request import absolute, environment_of, most_files, packed, refuse_missing, unfit
 from grpo.rewards.session.streams import Collector
 from grpo.rewards.session.wire import receive, send
 
@@ -206,7 +205,7 @@ class LocalSession:
                 collector.until(answers.fileno(), None, process.hear)
             collector.rest()
             stdout, stderr = map(bytes, collector.texts)
-            if problem := process.refused():
+            if problem := _refusal(process.answer):
                 expired = problem == _EXPIRED
                 return Exit(None, timed_out=expired, problem=problem)
             code, over = process.ending()
@@ -230,11 +229,14 @@ class LocalSession:
             if refused := unfit(argv):
                 raise SessionError(f"{refused}.")
             answers = self._begin(argv, env, directory, [in_read, out_write, err_write], confirm=True)
-            running = _Running(answers)
-            running.wait(None)
-            if refused := running.refused():
+            try:
+                answer, _ = receive(answers)
+            except OSError as error:
+                answers.close()
+                raise SessionLost("the session was ended while a program was started in it.") from error
+            if refused := _refusal(answer):
+                answers.close()
                 raise SessionError(f"{refused}.")
-            running.forget()
         except BaseException:
             for descriptor in (in_write, out_read, err_read):
                 os.close(descriptor)
@@ -242,7 +244,7 @@ class LocalSession:
         finally:
             for descriptor in (in_read, out_write, err_write):
                 os.close(descriptor)
-        return LocalProcess(running, in_write, out_read, err_read)
+        return LocalProcess(_Running(answers), in_write, out_read, err_read)
 
     def read(self, path: str) -> bytes:
         """Returns the content of a file. Raises SessionError, SessionLost."""
@@ -361,7 +363,9 @@ class LocalSession:
             "directory": self._path(directory) if directory else self.directory,
             "confirm": confirm,
         }
-        return self._asked(request, streams)
+        answers = self._asked(request, streams)
+        own(answers)
+        return answers
 
     def _ask(self, request: Any, descriptors: Sequence[int] = (), *, about: str) -> tuple[Any, list[int]]:
         """Asks process 1 and returns its answer. Raises SessionError, SessionLost."""
@@ -399,44 +403,42 @@ class LocalSession:
         return SessionLost("the session is closed." if self._closed else "the session was ended from outside.")
 
 
+def _refusal(answer: dict[str, Any] | None) -> str:
+    """Returns why a program was not started, or ""."""
+    answer = answer or {}
+    return _EXPIRED if answer.get("expired") else str(answer.get("error", ""))
+
+
 class _Running:
-    """A program that was started: what its socket says."""
+    """A program that was started: what its socket says of its end."""
 
     def __init__(self, answers: socket.socket) -> None:
         self._answers = answers
         self._lock = threading.Lock()
-        self._answer: dict[str, Any] | None = None
-        own(answers)
+        self.answer: dict[str, Any] | None = None
 
     def hear(self) -> bool:
         """Takes what the socket has; returns whether there is an answer."""
         with self._lock:
-            if self._answer is None:
+            if self.answer is None:
                 try:
-                    self._answer, _ = receive(self._answers)
+                    self.answer, _ = receive(self._answers)
                 except (TimeoutError, BlockingIOError):
                     return False
                 except OSError:
-                    self._answer = {}
-                if "started" not in self._answer:
-                    self._answers.close()
+                    self.answer = {}
+                self._answers.close()
         return True
 
     def wait(self, seconds: float | None) -> bool:
         """Returns whether there is an answer after so many seconds."""
-        if self._answer is not None:
+        if self.answer is not None:
             return True
         try:
             self._answers.settimeout(seconds)
         except OSError:  # another thread has heard it
             return True
         return self.hear()
-
-    def forget(self) -> None:
-        """Takes the answer that the program runs; the next one is how it ended. Raises SessionLost."""
-        if "started" not in (self._answer or {}):
-            raise SessionLost("the session was ended while a program was started in it.")
-        self._answer = None
 
     def kill(self) -> None:
         with contextlib.suppress(OSError):
@@ -446,14 +448,9 @@ class _Running:
         """Kills the program, if it still runs, and hears no more of it."""
         self._answers.close()
 
-    def refused(self) -> str:
-        """Returns why the program was not started, or ""."""
-        answer = self._answer or {}
-        return _EXPIRED if answer.get("expired") else str(answer.get("error", ""))
-
     def ending(self) -> tuple[int, dict[str, bool]]:
         """Returns the status and why it was ended. Raises SessionLost."""
-        answer = dict(self._answer or {})
+        answer = dict(self.answer or {})
         if "code" not in answer:
             raise SessionLost("the session was ended while a program ran in it.")
         return answer.pop("code"), answer

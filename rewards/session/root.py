@@ -113,17 +113,15 @@ def build(plan: dict[str, Any], shown: Shown) -> int:
     for folder in _FIXED:
         kernel.mount(PLACE + folder, PLACE + folder, "", kernel.MS_BIND)
     for tree, path in trees:
-        _make_place(PLACE + path, os.path.isdir(f"/proc/self/fd/{tree}"))
-        kernel.attach(tree, PLACE + path)
+        kernel.put(tree, PLACE + path)
     for points_to, path in links:
         os.makedirs(os.path.dirname(PLACE + path), exist_ok=True)
         os.symlink(points_to, PLACE + path)
-    _make_place(PLACE + _PRELOAD, folder=False)
+    os.close(os.open(PLACE + _PRELOAD, os.O_CREAT | os.O_WRONLY, 0o644))
     for path in (_PRELOAD, *covered):
         _cover(PLACE + path)
     for tree, path in again:
-        _make_place(PLACE + path, os.path.isdir(f"/proc/self/fd/{tree}"))
-        kernel.attach(tree, PLACE + path)
+        kernel.put(tree, PLACE + path)
     for name, points_to in _LINKS.items():
         os.symlink(points_to, f"{PLACE}/dev/{name}")
     kernel.mount("proc", f"{PLACE}/proc", "proc", flags | kernel.MS_NOEXEC)
@@ -181,15 +179,6 @@ def _cover(path: str) -> None:
         kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=0755")
     elif os.path.exists(path):
         kernel.attach(kernel.device_copy(f"{PLACE}/dev/null"), path)
-
-
-def _make_place(path: str, folder: bool) -> None:
-    """Makes what a mount covers."""
-    if folder:
-        os.makedirs(path, exist_ok=True)
-    else:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
 
 
 def _write_accounts(plan: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import socket
@@ -35,7 +34,8 @@ def receive(channel: socket.socket) -> tuple[Any, list[int]]:
     Raises ConnectionError: the other end is gone; BlockingIOError, TimeoutError: nothing has come, of a socket that
     does not wait.
     """
-    data, descriptors = _packet(channel)
+    # No program that this process starts inherits the descriptors.
+    data, descriptors, _, _ = socket.recv_fds(channel, _SMALL + 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
     if not data:
         raise ConnectionError("the other end is gone")
     if data[:1] == b"f":
@@ -43,15 +43,3 @@ def receive(channel: socket.socket) -> tuple[Any, list[int]]:
         data = b"f" + os.pread(body, os.fstat(body).st_size, 0)
         os.close(body)
     return json.loads(data[1:]), descriptors
-
-
-def _packet(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """Returns a packet and its descriptors, which no program that this process starts inherits."""
-    room = array.array("i")
-    data, ancillary, _, _ = channel.recvmsg(
-        _SMALL + 1, socket.CMSG_SPACE(_MOST_DESCRIPTORS * room.itemsize), socket.MSG_CMSG_CLOEXEC
-    )
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            room.frombytes(content[: len(content) - len(content) % room.itemsize])
-    return data, list(room)

@@ -49,12 +49,11 @@ if TYPE_CHECKING:
     from grpo.plugins.hookspecs import hookimpl
     from grpo.plugins.host import Host
     from grpo.plugins.placed_rows import PlacedRows
+    from grpo.plugins.pools import pool_of, run_jobs, sessions_of
     from grpo.plugins.rubric import Component, RubricSpec, rubric
     from grpo.plugins.sampling import RowsSeen, Visit
     from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
-    from grpo.plugins.sandbox_pools import pool_of, run_jobs
     from grpo.plugins.session import Exit, Process, Session, SessionJob, SessionLimits, SessionPool
-    from grpo.plugins.session_pools import sessions_of
     from grpo.plugins.specs import (
         AdvantageSpec,
         AgentSpec,
@@ -239,14 +238,14 @@ _HOMES = {
     "hookimpl": "plugins.hookspecs",
     "load": "core.run.python.result",
     "loss": "plugins.training_decorators",
-    "pool_of": "plugins.sandbox_pools",
+    "pool_of": "plugins.pools",
     "reward": "plugins.decorators",
     "rubric": "plugins.rubric",
-    "run_jobs": "plugins.sandbox_pools",
+    "run_jobs": "plugins.pools",
     "sampler": "plugins.training_decorators",
     "sandbox": "plugins.factory_decorators",
     "session": "plugins.factory_decorators",
-    "sessions_of": "plugins.session_pools",
+    "sessions_of": "plugins.pools",
     "shell_tasks": "envs.shell.spec",
     "to_inspect": "core.scoring.interop",
     "to_trl": "core.scoring.interop",

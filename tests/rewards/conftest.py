@@ -21,7 +21,7 @@ from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.host import Host
-from grpo.plugins.sandbox_pools import close_pools, pool_of
+from grpo.plugins.pools import close_pools, pool_of
 from grpo.plugins.types import Completion
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge

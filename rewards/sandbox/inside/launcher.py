@@ -178,13 +178,7 @@ def _build(plan: dict[str, Any]) -> None:
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("tmpfs", place, "tmpfs", flags, "size=1m,nr_inodes=512,mode=0755")
     for tree, target in trees:
-        path = place + target
-        if os.path.isdir(f"/proc/self/fd/{tree}"):
-            os.makedirs(path, exist_ok=True)
-        else:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
-        kernel.attach(tree, path)
+        kernel.put(tree, place + target)
     for target in plan["masks"]:
         if os.path.isdir(place + target):
             kernel.mount("tmpfs", place + target, "tmpfs", flags | kernel.MS_RDONLY, "size=4k,nr_inodes=2,mode=0755")

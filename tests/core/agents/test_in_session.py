@@ -15,7 +15,7 @@ from grpo.core.agents.in_session import SessionPrograms
 from grpo.core.agents.program import Access, AgentExit
 from grpo.core.env.episodes import Episode
 from grpo.plugins.host import Host
-from grpo.plugins.session_pools import close_sessions
+from grpo.plugins.pools import close_sessions
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
 ASK = """

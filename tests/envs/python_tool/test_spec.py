@@ -12,7 +12,7 @@ import pytest
 import grpo.envs
 from grpo import check_env
 from grpo.envs.python_tool.spec import PYTHON_TOOL
-from grpo.plugins import sandbox_pools
+from grpo.plugins import pools
 from grpo.plugins.errors import OptionError, PluginNotFound, TransientError
 from grpo.plugins.sandbox_job import Job, JobResult
 
@@ -110,7 +110,7 @@ class Failing:
 def test_trouble_of_the_sandbox_is_tried_again_and_then_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     for times, answered in ((2, True), (3, False)):
         pool = Failing(times)
-        monkeypatch.setattr(sandbox_pools, "pool_of", lambda spec, pool=pool: pool)
+        monkeypatch.setattr(pools, "pool_of", lambda spec, pool=pool: pool)
         env: Any = PYTHON_TOOL()
         env.reset(seed=1)
         if answered:

@@ -14,7 +14,7 @@ from grpo.core.check.gold.validate import validate
 from grpo.core.check.reward import check_env
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound
 from grpo.plugins.host import Host
-from grpo.plugins.session_pools import close_sessions
+from grpo.plugins.pools import close_sessions
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")]
 GRADER = "test -f sum.txt || { echo 'no sum.txt'; exit 1; }\ntest \"$(cat sum.txt)\" = 42\n"

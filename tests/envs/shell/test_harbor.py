@@ -17,7 +17,7 @@ from grpo.envs.shell.recipe import read_recipe
 from grpo.envs.shell.task import AROUND, Machines, grade, open_machine, run
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.host import Host
-from grpo.plugins.session_pools import close_sessions, sessions_of
+from grpo.plugins.pools import close_sessions, sessions_of
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
 DOCKERFILE = """\

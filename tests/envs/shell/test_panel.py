@@ -12,7 +12,7 @@ from agent_tasks import SOUND, WEAK
 from grpo.envs.shell.panel import Panel, panel_of
 from grpo.envs.shell.rows import read_task_row
 from grpo.envs.shell.task import Machines
-from grpo.plugins.session_pools import close_sessions, sessions_of
+from grpo.plugins.pools import close_sessions, sessions_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")]
 EACH_TIME = ("double", "program", "its own tests", "half is enough")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from patience import tried_again
 
-from grpo.plugins.sandbox_pools import close_pools, pool_of
+from grpo.plugins.pools import close_pools, pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import CodeResult

@@ -9,7 +9,7 @@ from grpo import Completion
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import TransientError
 from grpo.plugins.host import Host
-from grpo.plugins.sandbox_pools import close_pools, pool_of
+from grpo.plugins.pools import close_pools, pool_of
 from grpo.rewards.code.judgements import Judgements
 from grpo.rewards.code.results import CodeResult, UnitResult
 from grpo.rewards.sandbox.pool import LocalPool
@@ -117,11 +117,11 @@ def test_the_verifier_and_the_reward_run_a_program_once(options: str) -> None:
     completions = [Completion(f"{program}  # {options} {n // 2}", row=row) for n in range(4)]
     pool = pool_of(sandbox)
     assert isinstance(pool, LocalPool)
-    before = sum(running.slot.jobs for running in pool._idle)
+    before = sum(slot.jobs for slot in pool._idle)
     host, spec = Host.discover(), f'code{options or ":credit=all"},weak=keep,sandbox="{sandbox}"'
     with Scorer([host.reward(spec), host.verifier(f'code:sandbox="{sandbox}"')]) as scorer:
         assert [outcome.score for outcome in scorer.score(completions)["code"]] == [1.0] * 4
         assert all(outcome.verdict.ok for outcome in scorer.judge(completions)["code"])
-    after = sum(running.slot.jobs for running in pool._idle)
+    after = sum(slot.jobs for slot in pool._idle)
     close_pools()
     assert after - before == 4  # two different programs, each with its tests in another sandbox

@@ -9,7 +9,7 @@ import pytest
 from machine_trouble import MARK, busy, killing
 
 from grpo.plugins.errors import TransientError
-from grpo.plugins.sandbox_pools import pool_of
+from grpo.plugins.pools import pool_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("sandbox_pools")]
 _SLOW = f"{MARK}import time\ndef double(x):\n    time.sleep(0.4)\n    return 2 * x\n"

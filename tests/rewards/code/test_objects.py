@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from grpo.plugins.pools import pool_of
 from grpo.plugins.sandbox_job import Job, JobResult
-from grpo.plugins.sandbox_pools import pool_of
 from grpo.rewards.code.results import CodeResult, UnusableTests
 from grpo.rewards.code.spec import passing
 

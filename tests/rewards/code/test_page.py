@@ -8,7 +8,7 @@ import pytest
 
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
-from grpo.plugins.sandbox_pools import close_pools
+from grpo.plugins.pools import close_pools
 from grpo.rewards.code.results import Comparison, Outcome
 from grpo.rewards.code.spec import code, passing
 

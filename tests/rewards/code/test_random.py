@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from patience import tried_again
 
-from grpo.plugins.sandbox_pools import pool_of
+from grpo.plugins.pools import pool_of
 from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import UnusableTests

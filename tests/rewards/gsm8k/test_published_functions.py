@@ -16,7 +16,7 @@ from grpo.rewards.puzzles.countdown import countdown_score
 from grpo.rewards.puzzles.knights import knights_and_knaves_score
 from grpo.rewards.shape.cosine import cosine
 from grpo.rewards.shape.format import format
-from grpo.rewards.shape.overlong import overlong
+from grpo.rewards.shape.length import overlong
 from grpo.rewards.shape.repetition import repetition
 from grpo.rewards.shape.units import Unit
 

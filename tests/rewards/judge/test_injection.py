@@ -122,5 +122,5 @@ def test_with_a_mark_that_can_be_guessed_the_end_of_a_quotation_still_cannot_be_
 @pytest.mark.parametrize("name", ["ChatML", "Llama 3", "DeepSeek", "line separator", "next line", "vertical tab"])
 def test_bars_alone_would_not_hold(judges: dict[str, Any], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(judge_prompt, "quoted", lambda text: "| " + text.replace("\n", "\n| "))
-    asked = judge_prompt.ask_about((("answer", BATTERY[name]),), "Is it right?", 10)
-    assert '"points": 10' in judges["gullible"](list(asked.messages))
+    messages, _ = judge_prompt.ask_about((("answer", BATTERY[name]),), "Is it right?", 10)
+    assert '"points": 10' in judges["gullible"](messages)

@@ -78,7 +78,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:30])
 def test_a_degenerate_answer_is_wrong_at_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(math_process, "_IDLE", None)  # no process is there to compare
+    monkeypatch.setattr(math_process, "_places", None)  # no process may compare
     for gold in ("72", "9", "x+1"):
         with little_work(text[:60]):
             verdict = math(text, gold)
@@ -160,15 +160,15 @@ def test_a_forked_process_starts_its_own_comparisons() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_was_killed_is_replaced_and_the_answer_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = math_process._Idle()
-    monkeypatch.setattr(math_process, "_IDLE", idle)
+    idle: list[Any] = []
+    monkeypatch.setattr(math_process, "_idle", idle)
     assert compare("same", "x", "$x$", **OPTIONS) is True
-    [process] = idle._processes
+    [process] = idle
     process._child.kill()
     process._child.wait(PATIENCE)
     assert compare("same", "x", "$x$", **OPTIONS) is True
-    assert idle._processes != [process]
-    idle.close()
+    assert idle != [process]
+    idle.pop().close()
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_a_comparison_whose_processes_are_all_killed_is_undecided(monkeypatch: p
         process._child.wait(PATIENCE)
 
     started = math_process._Process.__init__
-    monkeypatch.setattr(math_process, "_IDLE", math_process._Idle())
+    monkeypatch.setattr(math_process, "_idle", [])
     monkeypatch.setattr(math_process._Process, "__init__", killed)
     with pytest.raises(Undecided):
         compare("same", "x", "$x$", **OPTIONS)
@@ -187,10 +187,10 @@ def test_a_comparison_whose_processes_are_all_killed_is_undecided(monkeypatch: p
 
 @pytest.mark.slow
 def test_the_limit_counts_work_and_not_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = math_process._Idle()
-    monkeypatch.setattr(math_process, "_IDLE", idle)
+    idle: list[Any] = []
+    monkeypatch.setattr(math_process, "_idle", idle)
     assert compare("same", "x", "$x$", **OPTIONS) is True
-    [process] = idle._processes
+    [process] = idle
     pid = process._child.pid
     monkeypatch.setattr(math_process, "WAIT", 200)
     os.kill(pid, signal.SIGSTOP)
@@ -200,12 +200,12 @@ def test_the_limit_counts_work_and_not_waiting(monkeypatch: pytest.MonkeyPatch) 
     os.kill(pid, signal.SIGSTOP)
     assert compare("same", "x", "$x$", seconds=PATIENCE, **OPTIONS) is True
     assert process._child.reaped
-    idle.close()
+    idle.pop().close()
 
 
 def test_missing_libraries_are_a_failure_and_no_verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "math_verify.py").write_text("raise ImportError('no math_verify here')")
-    monkeypatch.setattr(math_process, "_IDLE", math_process._Idle())
+    monkeypatch.setattr(math_process, "_idle", [])
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(PluginError, match="no math_verify here"):
         math("\\boxed{1+x}", "x+1")

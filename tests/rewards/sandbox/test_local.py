@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from grpo.core.check.attacks import BREACH, all_attacks
+from grpo.plugins.pools import close_pools, pool_of, run_jobs
 from grpo.plugins.sandbox_job import Job, JobResult, Limits, SandboxPool
-from grpo.plugins.sandbox_pools import close_pools, pool_of, run_jobs
 from grpo.rewards.sandbox.plan import Plans
 from grpo.rewards.sandbox.pool import LocalPool
 

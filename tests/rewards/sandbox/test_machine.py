@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from machine_trouble import MARK, busy, killing
 
+from grpo.plugins.pools import close_pools, run_jobs
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
-from grpo.plugins.sandbox_pools import close_pools, run_jobs
 from grpo.rewards.sandbox import plan
 from grpo.rewards.sandbox.cgroup import places
 from grpo.rewards.sandbox.local import local

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from grpo.plugins.errors import SandboxUnavailable
+from grpo.plugins.pools import pool_of, run_jobs
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
-from grpo.plugins.sandbox_pools import pool_of, run_jobs
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.sandbox.inside import syscall_numbers
 from grpo.rewards.sandbox.inside.syscall_numbers import numbers

@@ -20,8 +20,8 @@ from session_agents import gateway, played
 from grpo.core.check.session import check_session
 from grpo.plugins.errors import SandboxUnavailable, SessionError, SessionLost
 from grpo.plugins.host import Host
+from grpo.plugins.pools import close_sessions
 from grpo.plugins.session import Session, SessionJob, SessionLimits
-from grpo.plugins.session_pools import close_sessions
 from grpo.rewards.sandbox.container import OWNER, owner
 from grpo.rewards.sandbox.docker_pool import connected
 from grpo.rewards.sandbox.engine_image import made_image

@@ -9,7 +9,7 @@ from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 from grpo.rewards.shape.cosine import cosine
-from grpo.rewards.shape.overlong import overlong
+from grpo.rewards.shape.length import overlong
 from grpo.rewards.shape.repetition import repetition
 
 

@@ -1,4 +1,4 @@
-"""Keeps one pool of sandboxes for each SPEC and process, shared by every judge that asks for it."""
+"""Keeps one pool of sandboxes and one of sessions for each SPEC and process, shared by everybody who asks for it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from grpo.plugins._spec_pools import SpecPools
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import Job, JobResult, SandboxPool
+from grpo.plugins.session import SessionPool
 
-_pools: SpecPools[SandboxPool] = SpecPools()
+_sandboxes: SpecPools[SandboxPool] = SpecPools()
+_sessions: SpecPools[SessionPool] = SpecPools()
+close_pools, close_sessions = _sandboxes.close, _sessions.close
 
 
 def pool_of(spec: str = "local") -> SandboxPool:
-    """Returns this process's pool for a SPEC.
+    """Returns this process's pool of sandboxes for a SPEC.
 
     Raises:
         UsageError: the SPEC names no sandbox or sets an option that it does not have.
         SandboxUnavailable: this machine cannot run it; the message says what is missing and what to do.
     """
-    return _pools.of(spec, lambda: Host.discover().sandbox(spec).make())
+    return _sandboxes.of(spec, lambda: Host.discover().sandbox(spec).make())
+
+
+def sessions_of(spec: str = "local") -> SessionPool:
+    """Returns this process's pool of sessions for a SPEC; raises what `pool_of` raises."""
+    return _sessions.of(spec, lambda: Host.discover().session(spec).make())
 
 
 def run_jobs(jobs: Sequence[Job], spec: str = "local") -> list[JobResult]:
@@ -36,11 +44,6 @@ def run_jobs(jobs: Sequence[Job], spec: str = "local") -> list[JobResult]:
         return asyncio.run(_run(pool, jobs))
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _run(pool, jobs)).result()
-
-
-def close_pools() -> None:
-    """Closes the pools of this process; the next call of `pool_of` makes new ones."""
-    _pools.close()
 
 
 async def _run(pool: SandboxPool, jobs: Sequence[Job]) -> list[JobResult]:

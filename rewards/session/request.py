@@ -1,4 +1,4 @@
-"""Packs the files that a session begins with, at the paths that they have in it, and checks those that it is shown."""
+"""Checks what a session is asked for: files, which it packs at the paths that they have in it, commands, variables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from grpo.plugins.errors import SessionError
+from grpo.plugins.session import HOME, SessionJob
 
 _WRITTEN = 10**9  # the time of every file, so that two sessions show the same; in seconds since 1970
 
@@ -50,3 +51,15 @@ def packed(files: Mapping[str, bytes], directory: str, home: str) -> bytes:
             entry.size, entry.mode, entry.mtime = len(content), 0o644, _WRITTEN
             tar.addfile(entry, io.BytesIO(content))
     return archive.getvalue()
+
+
+def unfit(argv: Sequence[str]) -> str:
+    """Returns why words cannot be a program and its arguments, or ""."""
+    if not argv:
+        return "no program is named"
+    return "an argument has a zero byte" if any("\0" in word for word in argv) else ""
+
+
+def environment_of(job: SessionJob) -> dict[str, str]:
+    """Returns the variables of every command, without PATH unless the job names it."""
+    return {"HOME": HOME, "LANG": "C.UTF-8", "TMPDIR": "/tmp", "USER": "agent", **job.environment}
