@@ -219,8 +219,8 @@ class EnvRelations:
                     kind = type(observation).__name__
                     self._add("error", relation, f"an observation is {with_article(kind)}, not text", action[:60])
                 for each in (score, *dict(info.get("scores", {})).values()):
-                    if each is not None and not math.isfinite(float(each)):
-                        self._add("error", relation, f"the score {each} is not finite", action[:60])
+                    if each is not None and not _is_finite(each):
+                        self._add("error", relation, f"the score {each!r} is not a finite number", action[:60])
                 if terminated or truncated:
                     break
             else:
@@ -234,11 +234,6 @@ class EnvRelations:
         used = [action for episode in self._shown() for action in episode.gold_actions if not isinstance(action, str)]
         for fault in tool_faults(self._bound, start, used):
             self._add("error", *fault)
-
-    def _check_scores(self, relation: str, scores: Sequence[Any], action: str) -> None:
-        for score in scores:
-            if score is not None and not _is_finite(score):
-                self._add("error", relation, f"the score {score!r} is not a finite number", action[:60])
 
     def _demonstrations(self, relation: str) -> None:
         host = Host.discover()
