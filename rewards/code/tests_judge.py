@@ -61,11 +61,12 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
             break
         makes = makes and number == 0
         whole = replace(allowance, stop=allowance.stop and not makes)
-        again, others = await _judged(pool, program, plan, whole, asks=True, makes=makes)
+        again, others = await _judged(pool, program, plan, whole, asks=not makes, makes=makes)
+        alike = makes and again.tests[-1].reason == MADE_ALIKE  # the last one knows of all objects
         for unit in sorted(decided & set(range(len(again.tests)))):
             pairs = zip(answers[unit], others.get(unit, []), strict=False)  # a counter may have ended it sooner
             if makes:  # to make more objects may fail, or change anything else
-                tests[unit] = again.tests[unit] if again.tests[unit].reason == MADE_ALIKE else tests[unit]
+                tests[unit] = again.tests[unit] if alike and again.tests[unit].reason == MADE_ALIKE else tests[unit]
             elif not again.tests[unit].passed:
                 tests[unit] = again.tests[unit]
             elif not all(before.startswith(after) for before, after in pairs):

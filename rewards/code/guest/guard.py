@@ -38,7 +38,9 @@ _HANDING = _words(
     " _getframe settrace setprofile get_stack extract <lambda>"
 )
 _TRANSPARENT = ("<frozen",)
-_TRACING = ("sys.settrace", "sys.setprofile")  # for nobody, as what a library traces with may be replaced
+# For nobody: what a library traces with may be replaced, and what it compiles could pass for the tests' or its own.
+_NEVER = ("sys.settrace", "sys.setprofile", "compile")
+_DEFAULTS = ("__defaults__", "__kwdefaults__")
 
 
 def _hide_frames_from_handlers() -> None:
@@ -70,20 +72,29 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
     judge = (install.__code__.co_filename, frame_of(1).f_code.co_filename)
     state = [False, False]
 
-    def by_solution(tracing: bool) -> bool:
-        """Returns whether the solution asks itself, or through a function that hands things out."""
+    def by_solution(event: str) -> bool:
+        """Returns whether the solution asks itself, or through a function that hands things out.
+
+        A function of the library that does not name what is called, such as a decorator, was given it.
+        """
         frame: Any = frame_of(2)
+        given = event.startswith("sys._") and event.rpartition(".")[2] not in frame.f_code.co_names
         name = ""
         while frame is not None:
             file = frame.f_code.co_filename
             if file in ("<tests>", *judge):
                 return False
             if not file.startswith((*files, *_TRANSPARENT)):  # whatever the program calls the file of its code
-                return not name or name in _HANDING or tracing
+                return not name or name in _HANDING or given or event in _NEVER
             if not file.startswith(_TRANSPARENT):
                 name = frame.f_code.co_name
             frame = frame.f_back
         return False
+
+    def is_of_others(function: Any) -> bool:
+        """Returns whether a function is the library's, the tests' or the judge's."""
+        file = str(getattr(getattr(function, "__code__", None), "co_filename", ""))
+        return file.startswith((*files, *judge, "<tests>"))
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if not state[0] or state[1] or (event not in _EVENTS and not event.startswith("ctypes.")):
@@ -99,13 +110,14 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
             name = "f_globals"  # which it hands out
         if name and name not in _ATTRIBUTES:
             return
-        if event == "object.__setattr__" and args[1] != "__code__":
+        of_others = event == "object.__setattr__" and args[1] in _DEFAULTS and is_of_others(args[0])
+        if event == "object.__setattr__" and args[1] != "__code__" and not of_others:
             return
         if event == "open" and not str(args[0]).startswith("/proc"):
             return
         state[1] = True
         try:
-            asked = by_solution(event in _TRACING)
+            asked = by_solution(event)
         finally:
             state[1] = False
         if asked:

@@ -36,26 +36,55 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Made:
-    """Remembers of what tests make objects of a solution, to make others of other values."""
+    """Remembers of what tests make objects of a solution, to find a class whose objects are all equal."""
 
     def __init__(self) -> None:
         self._rng = random.Random(urandom(8))
         self._made: dict[int, tuple[Any, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
+        self._asked: list[tuple[Any, Any]] = []
 
     def keep(self, value: Any, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Remembers what an object is made with; the object lives on, so that no other gets its id."""
         self._made[id(value)] = value, function, args, named
 
-    def others(self, value: Any) -> list[Callable[[], Any]]:
-        """Returns what makes objects like one of all kinds of other values; nothing where one of its values has none.
+    def ask(self, left: Any, right: Any) -> None:
+        """Remembers that tests ask whether two objects are equal."""
+        self._asked.append((left, right))
 
-        What is equal to all of them ignores what it was made with, however it normalises, rounds or cuts that.
+    def are_alike(self) -> bool:
+        """Returns whether a class says that all its objects are equal.
+
+        These are objects of the tests that they made of different values and do not compare themselves, as they are by
+        now, and others that are made like those that they compare, of all kinds of other values.
         """
-        count = _OTHERS if id(value) in self._made and self._can_change(value) else 0
-        return [
-            functools.partial(self._other, value, itertools.count(number, _APART), number < 2)
-            for number in range(count)
+        return any(self._is_alike(left, right) for left, right in self._asked[:_OTHERS])
+
+    def _is_alike(self, left: Any, right: Any) -> bool:
+        asked = {frozenset((id(one), id(other))) for one, other in self._asked}
+        pool = [made[0] for made in self._made.values() if type(made[0]) is type(left)][:_OTHERS]
+        pairs = [
+            (one, other)
+            for one, other in itertools.combinations(pool, 2)
+            if frozenset((id(one), id(other))) not in asked and self._told(one) != self._told(other)
         ]
+        if not pairs or not all(_is_equal(one, other) for one, other in pairs):
+            return False
+        others = [(left, make) for make in self._others(right)] + [(right, make) for make in self._others(left)]
+        return all(_is_equal(one, make) for one, make in others)
+
+    def _told(self, value: Any) -> Any:
+        """Returns what a value is made of, without asking it."""
+        if id(value) in self._made:
+            _, function, args, named = self._made[id(value)]
+            return id(function), self._told(args), self._told(named)
+        if type(value) in _HOLDING:
+            return [self._told(each) for each in (value.items() if type(value) is dict else value)]
+        return value if type(value) in (int, float, str, bytes, bool) else id(value)
+
+    def _others(self, value: Any) -> list[Callable[[], Any]]:
+        """Returns what makes objects like one; nothing where one of its values has no other."""
+        numbers = range(_OTHERS) if id(value) in self._made and self._can_change(value) else ()
+        return [functools.partial(self._other, value, itertools.count(each, _APART), each < 2) for each in numbers]
 
     def _can_change(self, value: Any) -> bool:
         if id(value) in self._made:
@@ -83,13 +112,23 @@ class Made:
         return others[number % len(others)]
 
 
+def _is_equal(one: Any, other: Any) -> bool:
+    """Returns whether an object says that it equals another one, or what a function makes."""
+    try:
+        value = other() if isinstance(other, functools.partial) else other
+        return value is not one and bool(one == value)
+    except BaseException:
+        return False
+
+
 def _other_values(value: Any, rng: random.Random) -> list[Any]:
     """Returns other values of all kinds of a number, text or date; nothing for other types."""
     kind, others = type(value), list[Any]()
     if kind is bool:
         others = [not value]
     elif kind in (int, float) and value - value == 0:
-        others = [value + 1, value - 1, value // 2, kind(0), value + 70, -value, value + 2, 9 * value + 300]
+        others = [value + 1, value - 1, value // 2, kind(0), value + 2, value + 7]
+        others = [each for each in others if each >= 0 or value < 0]
     elif kind is str:
         letters = "".join(_other_character(each, rng) if each.isalnum() else each for each in value)
         others = [letters, letters, f"{value}{_chosen(_LETTERS)}", value[:-1], value[::-1], letters[: len(value) // 2]]
@@ -238,9 +277,9 @@ def nearby(value: Any) -> list[Any]:
 
 
 def sides(value: Any) -> list[Any]:
-    """Returns a number that is a little larger than one, and one that is as much smaller."""
+    """Returns a number that is a little larger than one, and one that is a little smaller."""
     step = 1 + abs(nearby(value)[0] - value) if type(value) in (int, float) else 0
-    return [value + step, value - step] if step else []
+    return [value + step, value - step - 1] if step else []
 
 
 def is_approximate(value: Any) -> bool:

@@ -27,7 +27,6 @@ from grpo.rewards.code.guest.customs import FILE
 from grpo.rewards.code.guest.near import (
     BOTH,
     EVERYTHING,
-    MADE_ALIKE,
     Made,
     around,
     further,
@@ -51,7 +50,6 @@ _HEAP = 1 << 9  # the flag of a class that is not part of the interpreter
 _MOST_PAIRS = 64
 _MOST_ANSWERS = 100_000
 _OFTEN = 2000  # comparisons of a process, after which objects are asked no further, as that takes long
-_MOST_MADE = 4
 _MOMENT = 0.05  # seconds that a clock may go on between two answers
 _OWN: dict[int, tuple[type, bool]] = {}  # by the ids of classes, which are kept: what `_is_own` found
 _PLAIN = {int, float, str, bool, type(None)}
@@ -65,15 +63,17 @@ Opinion = tuple[Any, Any, bool, Any, str]
 
 def questions(
     say: Say, faults: list[str], answers: list[str], *, asks: bool, makes: bool, any_value: bool
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Callable[[], bool]]:
     """Returns what the tests call to compare something with what the solution made, by its name.
+
+    And a function that says whether all objects of a class are equal, where tests `make` some.
 
     Args:
         say: asks the keeper.
         faults: gets what is wrong with the objects of the solution.
         answers: gets a letter for each answer of such an object to the tests.
         asks: ask objects further.
-        makes: compare objects with others that are made like them, and ask no more than that.
+        makes: notice what objects are made of and which are compared, and ask no more.
         any_value: the tests themselves use `unittest.mock.ANY`.
     """
     left_over = iter(range(_OFTEN))
@@ -148,7 +148,8 @@ def questions(
         if not pairs:
             return None
         if makes:
-            return [opinion for own, other, _ in pairs[:_MOST_MADE] if (opinion := unlike_others(own, other))]
+            for own, other, _ in pairs:
+                made.ask(own, other)
         if not asks or next(left_over, None) is None:
             return []
         for own, other, sure in pairs:
@@ -166,19 +167,6 @@ def questions(
                 fault = EVERYTHING if rest[:2] == ["yes", "yes"] or "yes" in rest[2:] else ""  # as a stranger, or far
             opinions.append((own, other, sure and own is not other, answer, fault))
         return opinions
-
-    def unlike_others(own: Any, other: Any) -> Opinion | None:
-        """Asks whether an object equals all others that are made like one that it equals; None if none can be made."""
-        left, right = (own, other) if made.others(other) else (other, own)
-        if not (likes := made.others(right)) or next(left_over, None) is None:
-            return None
-
-        def alike(make: Callable[[], Any]) -> bool:
-            value = make()
-            return value is not own and value is not other and (left == value if left is own else value == other)
-
-        answer, *rest = _mixed(functools.partial(_equality, own, other), *(_whether(alike, each) for each in likes))
-        return own, other, False, answer, MADE_ALIKE if all(each == "yes" for each in rest) else ""
 
     def confirm(opinions: list[Opinion]) -> None:
         """Notes what is wrong with objects by which two values are equal, as the tests have found."""
@@ -369,7 +357,7 @@ def questions(
 
     every: tuple[Callable[..., Any], ...] = (known, alike, compared, computed, differ, same, minus, over, called)
     every += (making, watched, doubted, order, contains, lookup, kind, twice, get)
-    return {f"__{function.__name__}__": function for function in every}
+    return {f"__{function.__name__}__": function for function in every}, made.are_alike
 
 
 def _now(question: Callable[[], Any]) -> Any:

@@ -34,6 +34,7 @@ from grpo.rewards.code.guest.customs import (
     show_source,
 )
 from grpo.rewards.code.guest.guard import install, looks_around
+from grpo.rewards.code.guest.near import MADE_ALIKE
 from grpo.rewards.code.guest.questions import Say, questions
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
@@ -214,6 +215,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         failure = side.failure()
         if any(failure):
             how, why = failure
+        elif given.makes:
+            how, why = ("failed", MADE_ALIKE) if are_alike() else ("passed", "")
         elif given.asks:  # whether the tests pass has been seen in the first run
             fault = faults[0] if faults else side.altered()
             raised = how == "raised" or (error is not None and _how(error, side.is_raised) == "raised")
@@ -233,8 +236,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         if not say(["end", how, why, "".join(answers)]):
             raise Stop
 
-    asks = given.asks and not given.makes
-    judge = questions(say, faults, answers, asks=asks, makes=given.makes, any_value="ANY" in given.source)
+    any_value = "ANY" in given.source
+    judge, are_alike = questions(say, faults, answers, asks=given.asks, makes=given.makes, any_value=any_value)
     judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
     judge |= {"__true__": true, "__enter__": enter}
     try:

@@ -20,7 +20,7 @@ MADE += "    of = classmethod(lambda c, *a: c())\n    __add__ = lambda s, o: V()
 SET_UP = """import unittest
 class T(unittest.TestCase):
     def setUp(self):
-        self.a, self.b = V(1), V([2])
+        self.a, self.b, self.c = V(1), V([2]), V(3)
     def test_a(self):
         self.assertEqual(self.a, self.b)
 """
@@ -76,6 +76,8 @@ class Once:
         "import pytest\nassert M(12.3).x == pytest.approx(12, abs=0.5)",
         "assert Interval(3, 1) == Interval(5, 2)\nassert Interval(float('inf') and 1, 3) == Interval(1, 3)",
         "from datetime import datetime as D\nassert Event(D(2024, 5, 1), 'a') == Event(D(2024, 5, 1), 'b')",
+        "assert Event([], 5) == Event([], 6)\nassert Event([], 5) == Event([], 5)",
+        "a, b = Event([], 5), Event([], 6)\nassert a == Event([], 7)\na.start.append(1)\nassert a.start == [1]",
         "assert all(Event(a, 'a') == Event(a, 'b') for a in (None, [], '', M))",
         "assert Event(Event(True, 1), 1) == Event(Event(True, 2), 2)",
         "import enum\nclass K(enum.Enum):\n    A = 1\n    B = 2\nassert Event(K.A, 1) == Event(K.A, 2)",
@@ -116,12 +118,16 @@ def test_an_infinite_result_is_only_itself() -> None:
         ("class M: pass\nheld = len.__globals__", "assert M() is not None", "could reveal the tests"),
         ("class M: pass\nimport builtins\nbuiltins.len = lambda x: 3", "assert len(M()) == 3", "changes builtins.len"),
         ("import unittest\nclass M:\n    def __init__(s): raise unittest.SkipTest", OF_UNITTEST, "skips it"),
-        (MADE, "assert V(1) == V(2)", "made like it"),
-        (MADE, "a = V(1)\nb = [V(2)]\nassert [a] == b", "made like it"),
+        (MADE, "assert V(1) + V(2) == V(3)", "made like it"),
+        (MADE, "a, b, c = V(1), [V(2)], V(3)\nassert [a] == b", "made like it"),
         (MADE, "for a, b in ((1, 2), (2, 4)):\n    assert V(a) + V(a) == V(b)", "made like it"),
-        (MADE, "assert V.of('#ff0000') == V.of(255, 0, 0)", "made like it"),
+        (
+            MADE,
+            "def test():\n    assert V.of('#ff0000') == V.of(255, 0, 0)\n    assert V.of('#00ff00') == V.of(0, 255, 0)",
+            "made like it",
+        ),
         (MADE, SET_UP, "made like it"),
-        (MADE, "a, b = V(V(1)), V((V(2), 3))\nassert a in [b]", "made like it"),
+        (MADE, "a, b, c = V(V(1)), V((V(2), 3)), V(5)\nassert a in [b]", "made like it"),
         (YES, "assert M() in (k * k for k in (3, 4))", "whatever"),
         (YES, "import operator\nassert all(map(operator.eq, [M(), M()], [1, 2]))", "whatever"),
         (YES, "assert M().__eq__(12)", "whatever"),
