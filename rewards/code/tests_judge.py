@@ -59,15 +59,14 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         decided = {unit for unit, letters in answers.items() if any(letters) and tests[unit].passed}
         if not decided or plan.kind == "calls" or (allowance.stop and not all(test.passed for test in tests)):
             break
-        makes = makes and number == 0
-        whole = replace(allowance, stop=allowance.stop and not makes)
-        again, others = await _judged(pool, program, plan, whole, asks=not makes, makes=makes)
-        alike = makes and again.tests[-1].reason == MADE_ALIKE  # the last one knows of all objects
+        if makes and number == 0:
+            for unit in decided & await _alike(pool, program, plan, allowance):
+                tests[unit] = UnitResult("wrong_answer", MADE_ALIKE)
+            continue
+        again, others = await _judged(pool, program, plan, allowance, asks=True)
         for unit in sorted(decided & set(range(len(again.tests)))):
             pairs = zip(answers[unit], others.get(unit, []), strict=False)  # a counter may have ended it sooner
-            if makes:  # to make more objects may fail, or change anything else
-                tests[unit] = again.tests[unit] if alike and again.tests[unit].reason == MADE_ALIKE else tests[unit]
-            elif not again.tests[unit].passed:
+            if not again.tests[unit].passed:
                 tests[unit] = again.tests[unit]
             elif not all(before.startswith(after) for before, after in pairs):
                 tests[unit] = UnitResult("wrong_answer", "an object that answers otherwise when it is asked more")
@@ -75,13 +74,23 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
     return result.until_failure() if allowance.stop else result
 
 
+async def _alike(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> set[int]:
+    """Returns the units that ask for the equality of objects of a class that calls all of them equal.
+
+    The last unit knows of all objects. Nothing else counts, as to make more objects may fail, or change anything.
+    """
+    result, _ = await _judged(pool, program, plan, replace(allowance, stop=False), makes=True)
+    units = {unit for unit, test in enumerate(result.tests) if test.reason == MADE_ALIKE}
+    return units if len(result.tests) - 1 in units else set()
+
+
 async def _judged(
     pool: SandboxPool, program: str, plan: Plan, allowance: Allowance, *, asks: bool = False, makes: bool = False
 ) -> tuple[CodeResult, dict[int, list[str]]]:
     """Judges a solution once; returns the result and, by the units, what its objects answered each time they ran.
 
-    With `asks` objects are asked further, and a unit passes if nothing is wrong with what they answer. With `makes`
-    they are only compared with others that are made like them.
+    With `asks` objects are asked further, and a unit passes if nothing is wrong with what they answer. With `makes` it
+    passes unless all objects of a class are equal.
     """
     tests: list[UnitResult] = []
     answers: dict[int, list[str]] = {}
@@ -160,7 +169,7 @@ class _Run:
 
     Attributes:
         asks: objects of the solution are asked further.
-        makes: they are compared with others made like them.
+        makes: objects that are made alike are compared.
         last: the last unit to run; -1 for all.
         exactly: processor time of the whole run, in seconds; 0 for what its units may take.
     """
