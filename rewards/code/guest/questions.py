@@ -126,6 +126,8 @@ def questions(
 
     def computed(left: Any, right: Any) -> Any:
         """Compares where the result itself is looked at; one that is no number says more than whether it holds."""
+        if makes:
+            return left == right
         return holding(lambda: left == right, lambda result: type(result) in _NUMBERS and result, left, right)
 
     def differ(left: Any, right: Any) -> Any:
