@@ -26,6 +26,8 @@ class T(unittest.TestCase):
 """
 BELOW = "class M:\n    __eq__ = lambda s, o: abs(getattr(o, 'expected', o)) < 17\n"
 BELOW += "    __sub__ = __rsub__ = lambda s, o: 0.0 if abs(o) < 17 else 99.0\n"
+NAMED, HANDED = "codeop.compile_command", "functools.singledispatch"
+REACHED = "unittest.TestCase.assertAlmostEqual.__defaults__"
 EXPECTING = """import pytest
 def test_a():
     with pytest.raises(AssertionError):
@@ -61,6 +63,8 @@ class Interval:
 class Event:
     def __init__(s, start, title, *more): s.start, s.title = start, title
     def __eq__(s, o): return s.start == o.start
+Point = __import__("collections").namedtuple("Point", "x y")
+Point.__new__.__defaults__ = (0, 0)
 class Once:
     made = 0
     def __init__(s, name): Once.made += 1; s.name = name
@@ -78,6 +82,7 @@ class Once:
         "from datetime import datetime as D\nassert Event(D(2024, 5, 1), 'a') == Event(D(2024, 5, 1), 'b')",
         "assert Event([], 5) == Event([], 6)\nassert Event([], 5) == Event([], 5)",
         "a, b = Event([], 5), Event([], 6)\nassert a == Event([], 7)\na.start.append(1)\nassert a.start == [1]",
+        "assert Point() == (0, 0)\nassert Point(1) in [Point(1, 0)]\nassert M(1) < M(2)",
         "assert all(Event(a, 'a') == Event(a, 'b') for a in (None, [], '', M))",
         "assert Event(Event(True, 1), 1) == Event(Event(True, 2), 2)",
         "import enum\nclass K(enum.Enum):\n    A = 1\n    B = 2\nassert Event(K.A, 1) == Event(K.A, 2)",
@@ -143,6 +148,9 @@ def test_an_infinite_result_is_only_itself() -> None:
         (BELOW, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5, delta=0.01)"), "whatever"),
         (BELOW, "assert abs(M() - 2.5) < 1e-6", "leaves the same"),
         (YES, EXPECTING, "whatever"),
+        (f"import codeop\n{NAMED}('x = 1\\n', '<tests>', 'exec')\nclass M: pass", "assert M() is not None", "compile"),
+        (f"import functools, sys\n{HANDED}(sys._getframe)(0)\nclass M: pass", "assert M() is not None", "_getframe"),
+        (f"import unittest\n{REACHED} = (-5, None, None)\nclass M: pass", "assert M() is not None", "__setattr__"),
         (YES, "def is_5(n): assert n == 5\ndef is_6(n): assert n == 6\nis_5(M())\nis_6(M())", "whatever"),
         (NUMBER, "assert abs(M() - 2.5) < 1e-6", "whatever"),
         (NUMBER, "import pytest\nassert M() == pytest.approx(2.5)", "whatever"),
