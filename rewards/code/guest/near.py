@@ -28,6 +28,7 @@ _TRIES = 4
 _FURTHER = 4
 _FAR = 17
 _OTHERS = 8
+_MOST_ASKED = 1000
 _APART = 3  # from one choice to the next
 _NEARBY = (int, float, str, bool, type(None), bytes, tuple, list)
 _HOLDING = (list, tuple, set, frozenset, dict)
@@ -49,7 +50,8 @@ class Made:
 
     def ask(self, left: Any, right: Any) -> None:
         """Remembers that tests ask whether two objects are equal."""
-        self._asked.append((left, right))
+        if len(self._asked) < _MOST_ASKED:
+            self._asked.append((left, right))
 
     def are_alike(self) -> bool:
         """Returns whether a class says that all its objects are equal.
@@ -70,7 +72,7 @@ class Made:
         if not pairs or not all(_is_equal(one, other) for one, other in pairs):
             return False
         others = [(left, make) for make in self._others(right)] + [(right, make) for make in self._others(left)]
-        return all(_is_equal(one, make) for one, make in others)
+        return bool(others) and all(_is_equal(one, make) for one, make in others)
 
     def _told(self, value: Any) -> Any:
         """Returns what a value is made of, without asking it."""
