@@ -273,7 +273,7 @@ def test_a_port_of_a_session_can_be_reached_and_another_sessions_cannot(pool: Lo
 
 def ask(address: str, text: bytes) -> bytes:
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), PATIENCE) as connection, contextlib.suppress(ConnectionError):
+    with socket.create_connection((host, int(port)), PATIENCE) as connection, contextlib.suppress(OSError):
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
         answer = b""
