@@ -188,8 +188,8 @@ def _messages(content: Any, role: str) -> tuple[Message, ...]:
     if isinstance(content, str):
         return (Message(role=role, content=content),)
     if not isinstance(content, list):
-        found = "null" if content is None else with_article(type(content).__name__)
-        raise ValueError(f"its completion is {found}, not text or a list of messages")
+        kind = "null" if content is None else with_article(type(content).__name__)
+        raise ValueError(f"its completion is {kind}, not text or a list of messages")
     return tuple(_message(message) for message in content)
 
 

@@ -58,7 +58,7 @@ def _declared_plainly(group: str) -> list[list[Entry]] | None:
     """Returns what plain text declares, or None where there is more than plain text."""
     if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):
         return None
-    found = []
+    distributions = []
     for place in map(os.fspath, sys.path):
         if place.lower().endswith(".egg") or os.path.isfile(place):
             return None
@@ -73,8 +73,8 @@ def _declared_plainly(group: str) -> list[list[Entry]] | None:
                 entries = _plain_entries(folder, text, group)
                 if entries is None:
                     return None
-                found += [entries] if entries else []
-    return found
+                distributions += [entries] if entries else []
+    return distributions
 
 
 def _plain_entries(folder: str, text: str, group: str) -> list[Entry] | None:

@@ -65,8 +65,8 @@ class AheadRecord:
             env, index = sample["place"]
             start = replace(episode_at((env, index)), group=sample["group"])
             rollout = restored_rollout(start, sample["rollout"])
-            said = {name: _outcome(outcome) for name, outcome in sample["outcomes"].items()}
-            wasted.append(Wasted(sample["group"], start, sample["prompt"], rollout, said))
+            own_outcomes = {name: _outcome(outcome) for name, outcome in sample["outcomes"].items()}
+            wasted.append(Wasted(sample["group"], start, sample["prompt"], rollout, own_outcomes))
         outcomes = None
         if self.outcomes is not None:
             outcomes = {name: [_outcome(outcome) for outcome in own] for name, own in self.outcomes.items()}

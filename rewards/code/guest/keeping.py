@@ -93,7 +93,7 @@ class Keeper:
         if how == "passed":
             missing = not self._given.asks and not self._equal.issuperset(self._given.required[unit])
             fault = self._fault or ("an expected value was not compared" if missing else "")
-            if fault and not (self._given.forgiving and fault not in (BOTH, EVERYTHING)):
+            if fault and (not self._given.forgiving or fault in (BOTH, EVERYTHING)):
                 how, why = "failed", fault
         why = str(why)[:_LONGEST]
         self._report(["unit", unit, how, why, time.monotonic() - self._began, answers])

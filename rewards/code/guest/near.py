@@ -1,6 +1,7 @@
 """Makes other values of the type and shape of an expected one, among which nothing tells which is expected.
 
-An object that is asked whether it equals 5 is asked for 4, 6 and others too, in an order that only the judge knows.
+An object that is asked whether it equals 5 is asked for 4, 6 and others too, in an order that only the judge knows. A
+class is found to call all of its objects equal by objects that are made of other values than those of the tests.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -37,7 +38,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Made:
-    """Remembers of what tests make objects of a solution, to find a class whose objects are all equal."""
+    """Remembers what tests make objects of, to find a class of the solution whose objects are all equal."""
 
     def __init__(self) -> None:
         self._rng = random.Random(urandom(8))
@@ -54,10 +55,10 @@ class Made:
             self._asked.append((left, right))
 
     def are_alike(self) -> bool:
-        """Returns whether a class says that all its objects are equal.
+        """Returns whether all objects of a class are equal by now.
 
-        These are objects of the tests that they made of different values and do not compare themselves, as they are by
-        now, and others that are made like those that they compare, of all kinds of other values.
+        Asked about are those that the tests made of different values and do not compare themselves. If all of them are
+        equal, new ones are made like those that the tests compare, of other values.
         """
         return any(self._is_alike(left, right) for left, right in self._asked[:_OTHERS])
 

@@ -115,9 +115,9 @@ def test_held_out_accuracy_follows_the_line_of_its_step_also_where_that_never_co
     lines.stepped(ROW, None, {})
     lines.evaluated(int(ROW["step"]) + 4, proportion([True]))
     lines.close()
-    told = [re.findall(r"^(step|held-out)\D*(\d+)", line)[0] for line in capsys.readouterr().out.splitlines()]
+    lines_shown = [re.findall(r"^(step|held-out)\D*(\d+)", line)[0] for line in capsys.readouterr().out.splitlines()]
     now = str(ROW["step"])
-    assert told == [("held-out", "0"), ("step", now), ("held-out", now), ("held-out", str(ROW["step"] + 4))]
+    assert lines_shown == [("held-out", "0"), ("step", now), ("held-out", now), ("held-out", str(ROW["step"] + 4))]
 
 
 def test_plain_lines_say_what_happened_one_line_an_event(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,16 +150,16 @@ def test_an_environment_without_a_dataset_makes_its_own_episodes(plan: Plan, tmp
     (tmp_path / "games.py").write_text("class Door:\n    def reset(self): ...\n    def get_reward(self): return 1.0\n")
     door = Host.discover().env(f"trl:{tmp_path / 'games.py'}:Door:prompt=Knock.")
     part = dataclasses.replace(plan.envs[0], env=door)
-    told = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
-    assert told["environment"].endswith("0 training rows (its own episodes), 0 held out")
+    shown = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
+    assert shown["environment"].endswith("0 training rows (its own episodes), 0 held out")
 
 
 def test_rows_of_an_environment_without_a_dataset_option_are_no_episodes_of_its_own(plan: Plan) -> None:
     spec = dataclasses.replace(plan.envs[0].env.spec, options=())
     part = dataclasses.replace(plan.envs[0], env=dataclasses.replace(plan.envs[0].env, spec=spec, options={}))
-    told = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
-    assert told["environment"].startswith(f"{part.name}: {len(part.train)} training row")
-    assert "(" not in told["environment"]
+    shown = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
+    assert shown["environment"].startswith(f"{part.name}: {len(part.train)} training row")
+    assert "(" not in shown["environment"]
 
 
 def test_quiet_prints_warnings_only(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
@@ -339,5 +339,5 @@ def test_training_rows_that_ask_the_same_are_counted(
     data.write_text("".join(f'{{"prompt": "What is {n} + 1?", "answer": {n + 1}}}\n' for n in numbers))
     env = Host.discover().env(f"rows:dataset={data}")
     part = dataclasses.replace(plan.envs[0], env=env, train=episodes_of(env, "train", limit=None, unbounded=0))
-    told = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
-    assert told["environment"].startswith("rows: 18 training rows, 16 different (")
+    shown = dict(describe(dataclasses.replace(plan, envs=(part,)), None))
+    assert shown["environment"].startswith("rows: 18 training rows, 16 different (")

@@ -80,9 +80,9 @@ def test_worked_answers_count_where_they_are_learned(model: ModelFacts, facts_of
 )
 def test_the_advice_on_long_prompts_works_at_once_when_it_is_followed(lengths: tuple[int, ...], limits: Limits) -> None:
     prompts = [_Measured(f"row {n}", length) for n, length in enumerate(lengths)]
-    with pytest.raises(DatasetError) as told:
+    with pytest.raises(DatasetError) as error:
         refuse_too_long(prompts, limits, 100)
-    text = str(told.value)
+    text = str(error.value)
     names = {f"rollout.max_{name}_length": name for name in ("prompt", "completion", "rollout")}
     told_to = dict(re.findall(r"(rollout\.\w+) to (\d+)", text))
     if "whose prompt alone fills the context" in text:
@@ -125,9 +125,9 @@ def many(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], Episodes]:
     def of(questions: list[str]) -> Episodes:
         rows = [{"question": question} for question in questions]
         spec = EnvSpec(name="asking", version=1, factory=Asking, dataset=lambda split: rows)
-        found = episodes_of(BoundEnv(spec, "some-dist"), "train", limit=None, unbounded=1)
-        assert isinstance(found, Episodes)
-        return found
+        episodes = episodes_of(BoundEnv(spec, "some-dist"), "train", limit=None, unbounded=1)
+        assert isinstance(episodes, Episodes)
+        return episodes
 
     return of
 
