@@ -53,6 +53,14 @@ def processes_with(mark: str) -> list[str]:
     return found
 
 
+def wait_until_there(mark: str, count: int = 1) -> None:
+    """A program that is just being started shows no command line for a moment."""
+    end = time.monotonic() + PATIENCE
+    while len(processes_with(mark)) < count:
+        assert time.monotonic() < end, f"{len(processes_with(mark))} processes of {count} are there"
+        time.sleep(0.02)
+
+
 def wait_until_gone(mark: str) -> None:
     end = time.monotonic() + PATIENCE
     while processes_with(mark):
@@ -74,7 +82,7 @@ def test_a_run_ends_with_its_command_and_what_that_started_lives_on_until_stop(p
     with opened(pool) as session:
         left = session.run(["sh", "-c", f"sh -c 'sleep 600' {mark} & echo begun"], timeout=PATIENCE)
         assert (left.code, left.stdout) == (0, b"begun\n")
-        assert processes_with(mark)
+        wait_until_there(mark)
         session.stop()
         assert not processes_with(mark)
         assert session.run(["echo", "on"]).stdout == b"on\n"
@@ -225,10 +233,11 @@ def test_nothing_is_left_when_the_owner_is_killed() -> None:
     owner = subprocess.Popen([sys.executable, "-c", program, mark], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     with owner:
-        ready, held = owner.stdout.readline(), processes_with(mark)
-        owner.kill()
-    assert ready == "ready\n"
-    assert len(held) >= 3  # the owner has the mark, too
+        try:
+            assert owner.stdout.readline() == "ready\n"
+            wait_until_there(mark, count=3)  # the owner has the mark, too
+        finally:
+            owner.kill()
     wait_until_gone(mark)
     end = time.monotonic() + PATIENCE
     while groups_of(owner.pid):
@@ -245,6 +254,7 @@ def test_a_forked_process_of_the_owner_does_not_keep_a_session_alive(pool: Local
     mark = secrets.token_hex(8)
     session = pool.open(SessionJob())
     session.run(["sh", "-c", f"sh -c 'sleep 600' {mark} &"])
+    wait_until_there(mark)
     child = os.fork()
     if child == 0:
         time.sleep(600)
