@@ -1,4 +1,4 @@
-"""Finds where tests want answers of a solution to differ, and what else they do with an answer than ask for its truth.
+"""Finds where tests want answers of a solution to differ, and which names may have such answers.
 
 Equal calls of a function within a test get the first answer (`guest.units.asking`), so that two different ones cannot
 pass tests of what an answer has to be like. Here is what that leaves alone.
@@ -126,19 +126,6 @@ def lone_methods(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
         for name, attributes in used.items()
         if len(set(attributes)) == 1 and loads.count(name) == len(attributes)
     }
-
-
-def taken_as_data(every: Sequence[ast.stmt]) -> set[int]:
-    """Returns the ids of expressions of which not only the truth matters: compared, looked into, or handed on."""
-    taken = [side for node in find(every, ast.Compare) for side in (node.left, *node.comparators)]
-    looked_into: list[Any] = find(every, ast.Attribute, ast.Subscript)
-    taken += [node.value for node in looked_into]
-    calls = [node for node in find(every, ast.Call) if called(node) != "bool" and not called(node).startswith("assert")]
-    known = {id(each) for each in (*taken, *(each for node in calls for each in node.args))}
-    loads = [node for node in find(every, ast.Name) if isinstance(node.ctx, ast.Load)]
-    truths = {node.id for node in loads if id(node) not in known}
-    given = [node for node in find(every, ast.Assign) if not truths & set(names_in(node.targets))]
-    return known | {id(node.value) for node in given}
 
 
 def related_names(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:

@@ -145,7 +145,7 @@ def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 @verifier(
-    version=14,
+    version=15,
     timeout=_LIMIT,
     prepare=prepare,
     cheats=cheats,
@@ -176,7 +176,7 @@ async def code(completion: str, *columns: Any, **options: Any) -> Verdict:
 
 @reward(
     name="code",
-    version=14,
+    version=15,
     range=(0.0, 1.0),
     timeout=_LIMIT,
     prepare=prepare,

@@ -1,14 +1,13 @@
 """Runs a solution against prepared tests, and says how each unit ended.
 
 Theory of operation. Two sandboxes are joined by one socket (`Job.peer`). Of `calls` the tests run in the first and the
-solution in the second; of `objects` the expected values are in the first, and the tests run in the second with the
-solution. The first, where nothing of the solution is, reports each unit on its own output; what is not reported has not
-passed. A solution that ends or hangs ends the conversation: the test that it ended on has failed, and the others go on
-with fresh sandboxes, up to a limit. A test that was late although the processor was busy elsewhere is tried once more,
-one such test at a time, with more time on the clock. A test that objects of the solution helped to decide runs again,
-several times, each in fresh sandboxes and with further questions to them: one that guesses which question counts
-guesses wrong in one of them. Trouble of a sandbox, and a machine too busy for a test even when it is tried again, is
-raised and never becomes a result.
+solution in the second; of `objects` both run in the second. The first, where nothing of the solution is, reports each
+unit on its own output; what is not reported has not passed. A solution that ends or hangs ends the conversation: the
+test that it ended on has failed, and the others go on with fresh sandboxes, up to a limit. A test that was late
+although the processor was busy elsewhere is tried once more, one such test at a time, with more time on the clock.
+Tests of `objects` that pass run again, several times, each in fresh sandboxes, with altered expectations
+(`grpo.rewards.code.altered`): a solution that passes these, too, is wrong. Trouble of a sandbox, and a machine too busy
+for a test even when it is tried again, is raised and never becomes a result.
 """
 
 from __future__ import annotations
@@ -24,7 +23,10 @@ from typing import Any
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
-from grpo.rewards.code.guest.near import MADE_ALIKE
+from grpo.rewards.code.altered import MAKING, altered_tests
+from grpo.rewards.code.guest.made import MADE_ALIKE
+from grpo.rewards.code.guest.near import ALTERED
+from grpo.rewards.code.guest.soft import OBJECTS, REACHED
 from grpo.rewards.code.guest_program import guest_job
 from grpo.rewards.code.results import (
     OUTCOME_OF_JOB,
@@ -36,10 +38,10 @@ from grpo.rewards.code.results import (
     failed_loading,
 )
 from grpo.rewards.code.tests_plan import Plan
+from grpo.rewards.code.ways import RUNS
 
 _MOST_ENDS = 4
-_MAKES = "__making__"  # stands in tests that make objects with something
-_REPEATS = 5  # so a guess that is right every second time holds once in 32 times
+_FEWEST = 3  # numbers of which most may not hold
 _TESTS_OWN_SECONDS = 20.0
 _INEXACT, _TICK = 1.1, 0.1
 _REPORT_BYTES = 16 * 2**20
@@ -52,57 +54,101 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         TransientError: a sandbox failed.
         UnusableTests: the tests cannot be judged.
     """
-    result, answers = await _judged(pool, program, plan, allowance)
+    result, _ = await _judged(pool, program, plan, allowance)
     tests = list(result.tests)
-    makes = _MAKES in plan.source
-    for number in range(_REPEATS + makes):
-        decided = {unit for unit, letters in answers.items() if any(letters) and tests[unit].passed}
-        if not decided or plan.kind == "calls" or (allowance.stop and not all(test.passed for test in tests)):
-            break
-        if makes and number == 0:
-            for unit in decided & await _alike(pool, program, plan, allowance):
-                tests[unit] = UnitResult("wrong_answer", MADE_ALIKE)
-            continue
-        again, others = await _judged(pool, program, plan, allowance, asks=True)
-        for unit in sorted(decided & set(range(len(again.tests)))):
-            pairs = zip(answers[unit], others.get(unit, []), strict=False)  # a counter may have ended it sooner
-            if not again.tests[unit].passed:
-                tests[unit] = again.tests[unit]
-            elif not all(before.startswith(after) for before, after in pairs):
-                tests[unit] = UnitResult("wrong_answer", "an object that answers otherwise when it is asked more")
+    if plan.kind == "objects" and (result.passed == result.count or (result.passed and not allowance.stop)):
+        for unit, why in (await _doubts(pool, program, plan, allowance)).items():
+            if unit < len(tests) and tests[unit].passed:
+                tests[unit] = UnitResult("wrong_answer", why)
     result = replace(result, tests=tuple(tests))
     return result.until_failure() if allowance.stop else result
 
 
-async def _alike(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> set[int]:
-    """Returns the units that ask for the equality of objects of a class that calls all of them equal.
+async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> dict[int, str]:
+    """Returns the units that a solution passes for another reason than that it is right, and the reason.
 
-    The last unit knows of all objects. Nothing else counts, as to make more objects may fail, or change anything.
+    The last unit knows of all objects that tests make.
     """
-    result, _ = await _judged(pool, program, plan, replace(allowance, stop=False), makes=True)
-    units = {unit for unit, test in enumerate(result.tests) if test.reason == MADE_ALIKE}
-    return units if len(result.tests) - 1 in units else set()
+    allowance = replace(allowance, stop=False)
+    held = _Held()
+    for run in range(RUNS):
+        _, notes = await _judged(pool, program, plan, allowance, run=run)
+        held.add(notes)
+        if run + 1 >= altered_tests(plan.source, plan.names, 0)[1] and not held.objects:
+            break
+    doubts = dict.fromkeys(held.units(), ALTERED)
+    doubts |= dict.fromkeys(plan.prepared.asking - held.reached, "it ends this test when another value is expected")
+    if held.objects and plan.makes:
+        result, _ = await _judged(pool, program, plan, allowance, run=MAKING)
+        units = {unit for unit, test in enumerate(result.tests) if test.reason == MADE_ALIKE}
+        doubts |= dict.fromkeys(units, MADE_ALIKE) if len(result.tests) - 1 in units else {}
+    return doubts
+
+
+class _Held:
+    """Counts the altered assertions that held all the same.
+
+    Attributes:
+        objects: objects of the solution were asked in some.
+        reached: the units in which some were reached.
+    """
+
+    def __init__(self) -> None:
+        self.objects = False
+        self.reached: set[int] = set()
+        self._sure: set[int] = set()
+        self._counted: dict[tuple[int, str], list[bool]] = {}  # by units and what may hold by chance
+
+    def add(self, notes: dict[int, list[dict[str, int]]]) -> None:
+        """Counts what one run found, by the units and each time they ran."""
+        for unit, times in notes.items():
+            for key in set[str]().union(*times):
+                most = max(each.get(key, 0) for each in times)
+                if key == REACHED:
+                    self.reached.add(unit)
+                if key in (OBJECTS, REACHED):
+                    self.objects |= key == OBJECTS and bool(most)
+                    continue
+                place, way, leaf, near, kind = key.split(" ")
+                if most and (most == 2 or not kind):
+                    self._sure.add(unit)
+                groups = [f"{place} {way}", f"{place} {way} {leaf}"] if kind else []
+                groups += [f"{place} ~"] if kind == "~" else []
+                groups += [f"{place} near"] if near == "1" and kind else []
+                for group in groups:
+                    self._counted.setdefault((unit, group), []).append(bool(most))
+
+    def units(self) -> set[int]:
+        """Returns the units with an assertion that held although no right solution has it hold.
+
+        Numbers are the exception: they may equal half of all others, as remainders do, or all that are near.
+        """
+        return self._sure | {unit for (unit, _), held in self._counted.items() if _is_most(held)}
+
+
+def _is_most(held: list[bool]) -> bool:
+    return len(held) >= _FEWEST and sum(held) > (len(held) + 1) // 2
 
 
 async def _judged(
-    pool: SandboxPool, program: str, plan: Plan, allowance: Allowance, *, asks: bool = False, makes: bool = False
-) -> tuple[CodeResult, dict[int, list[str]]]:
-    """Judges a solution once; returns the result and, by the units, what its objects answered each time they ran.
+    pool: SandboxPool, program: str, plan: Plan, allowance: Allowance, *, run: int | None = None
+) -> tuple[CodeResult, dict[int, list[dict[str, int]]]]:
+    """Judges a solution once; returns the result and, by the units, what they noted each time they ran.
 
-    With `asks` objects are asked further, and a unit passes if nothing is wrong with what they answer. With `makes` it
-    passes unless all objects of a class are equal.
+    `run`: the number of a run in which what the tests expect is altered. A unit of MAKING passes unless all objects of
+    a class are equal.
     """
     tests: list[UnitResult] = []
-    answers: dict[int, list[str]] = {}
+    notes: dict[int, list[dict[str, int]]] = {}
     long: set[int] = set()
     tried: set[int] = set()
     ends = 0
     while True:
         first = len(tests)
         async with retry_lock() if first in tried else contextlib.nullcontext():
-            run = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1, asks, makes)
-            report = await run.report(pool)
-        answers |= report.answers
+            one = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1, run)
+            report = await one.report(pool)
+        notes |= report.notes
         if report.starved and first + len(report.tests) - 1 not in tried:
             tried.add(first + max(0, len(report.tests) - 1))
             tests.extend(report.tests[:-1])
@@ -116,9 +162,10 @@ async def _judged(
             tests.extend([report.rest] * (plan.units - len(tests)))
         if len(tests) >= plan.units or (allowance.stop and not tests[-1].passed):
             tests = tests[: plan.units]
-            await _hold_to_limit(pool, tests, long, run)
+            if run is None:
+                await _hold_to_limit(pool, tests, long, one)
             assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
-            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), answers
+            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), notes
 
 
 async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[int], run: _Run) -> None:
@@ -148,7 +195,7 @@ class _Report:
         starved: the last of them was late, but the solution had hardly any processor.
         waited: how long the solution waited for one, in seconds, or None where that is not known.
         long: the units that took more time on the clock than they may take of the processor.
-        answers: by the units, what objects of the solution answered each time they ran.
+        notes: by the units, what they noted each time they ran.
         cpu: processor time that the solution used in all, in seconds.
     """
 
@@ -158,7 +205,7 @@ class _Report:
     starved: bool = False
     waited: float | None = None
     long: set[int] = field(default_factory=set)
-    answers: dict[int, list[str]] = field(default_factory=dict)
+    notes: dict[int, list[dict[str, int]]] = field(default_factory=dict)
     cpu: float = 0.0
     degraded: tuple[str, ...] = ()
 
@@ -168,8 +215,7 @@ class _Run:
     """One run of the units from the first one on.
 
     Attributes:
-        asks: objects of the solution are asked further.
-        makes: objects that are made alike are compared.
+        number: of a run with altered tests; None for the tests as they are.
         last: the last unit to run; -1 for all.
         exactly: processor time of the whole run, in seconds; 0 for what its units may take.
     """
@@ -179,8 +225,7 @@ class _Run:
     first: int
     allowance: Allowance
     patience: int
-    asks: bool = False
-    makes: bool = False
+    number: int | None = None
     last: int = -1
     exactly: float = 0.0
 
@@ -209,7 +254,7 @@ class _Run:
                 ended = _ended(parts[1], parts[2], peer, self.allowance)
                 if parts[3] > self.allowance.seconds * _INEXACT + _TICK and not self.exactly:
                     report.long.add(parts[0])
-                report.answers.setdefault(parts[0], []).append(parts[4])
+                report.notes.setdefault(parts[0], []).append(parts[4])
                 _note(report, parts[0] - self.first, ended)
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
@@ -219,18 +264,22 @@ class _Run:
         """Returns the trusted side, with the side of the solution as its peer.
 
         Their orders are fields of the plan and of this run; moreover token: the secret of what the tests say where the
-        solution runs beside them; seed: decides the order of an object's questions; draws: the seed of all random
-        numbers beside the solution; seconds: of the trusted side the time on the clock for loading and for each unit,
-        of the other side the processor time, after which its process is ended.
+        solution runs beside them; draws: the seed of all random numbers beside the solution; seconds: of the trusted
+        side the time on the clock for loading and for each unit, of the other side the processor time, after which its
+        process is ended.
         """
         plan, allowance, prepared = self.plan, self.allowance, self.plan.prepared
         last = plan.units - 1 if self.last < 0 else self.last
-        run = {"first": self.first, "last": last, "asks": self.asks, "makes": self.makes}
+        run = {"first": self.first, "last": last, "run": -1 if self.number is None else self.number}
+        run["makes"] = self.number == MAKING
         tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
-        tests |= {name: getattr(plan, name) for name in ("setup", "source", "names", "modules", "pytest")}
-        keeping = {name: getattr(prepared, name) for name in ("literals", "several", "required")}
-        keeping |= {"forgiving": plan.forgiving, "seed": secrets.randbits(32), "stop": allowance.stop}
-        keeping |= {"token": secrets.token_hex(16), "seconds": allowance.wall_seconds * self.patience}
+        tests |= {name: getattr(plan, name) for name in ("setup", "names", "modules", "pytest")}
+        tests["source"] = plan.source if self.number is None else altered_tests(plan.source, plan.names, self.number)[0]
+        keeping = {
+            "stop": allowance.stop,
+            "token": secrets.token_hex(16),
+            "seconds": allowance.wall_seconds * self.patience,
+        }
         limits = allowance.limits(plan.units - self.first + 1)
         limits = replace(limits, cpu_seconds=self.exactly) if self.exactly else limits
         own = Limits(
@@ -249,7 +298,7 @@ class _Run:
             return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)
         theirs |= {"token": keeping["token"], "draws": _draws_of(self.program, plan.source)}
         peer = guest_job(pool, "together", {**tests, **theirs}, limits=limits, profile=profile)
-        return guest_job(pool, "keeping", keeping | {"asks": self.asks}, limits=own, profile="python", peer=peer)
+        return guest_job(pool, "keeping", keeping, limits=own, profile="python", peer=peer)
 
 
 def _draws_of(program: str, tests: str) -> int:

@@ -19,8 +19,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from grpo.rewards.code.assertions import denies, expects_or_asserts
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
-from grpo.rewards.code.instrument import Instrument, Prepared, expects_or_asserts
+from grpo.rewards.code.instrument import Instrument, Prepared
 from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
 from grpo.rewards.code.plain_calls import calls_only
 from grpo.rewards.code.results import UnusableTests
@@ -31,7 +32,6 @@ Kind = Literal["calls", "objects"]
 _HOOKS = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
 # nan, isnan, x != x, and what makes them of other numbers
 _NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|\binf(?:inity)?\b|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)
-_FORGIVES = r"xfail|expectedFailure"
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -48,8 +48,8 @@ class Plan:
         pytest: pytest runs them.
         items: the units by the names of test functions, `Class.method` in classes; for pytest.
         modules: what the tests import.
-        prepared: what was taken out of the tests.
-        forgiving: a test may pass although an assertion in it fails.
+        prepared: what is known of their assertions.
+        makes: tests make objects of the solution of values.
         numbers: the tests say nothing of what is not a number.
         in_place: what a call does to its arguments matters.
     """
@@ -63,7 +63,7 @@ class Plan:
     items: tuple[tuple[str, int], ...] = ()
     modules: tuple[str, ...] = ()
     prepared: Prepared = field(default_factory=Prepared)
-    forgiving: bool = False
+    makes: bool = False
     numbers: bool = True
     in_place: bool = False
 
@@ -115,6 +115,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
             arranged.add(body, whole=len(bodies) > 1)
         arranged.finish(arranged.top)
         top = arranged.top
+    classes = {name for name in names if name[:1].isupper()}
     count = len(items) if by_pytest else instrument.units
     if count == 0 or not asserts:
         raise UnusableTests("the tests assert nothing")
@@ -129,7 +130,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         tuple(items.items()),
         tuple(sorted(_modules_of([*imports, *every]) - solution_aliases(every))),
         instrument.finished(count),
-        re.search(_FORGIVES, source) is not None,
+        bool(classes) and not denies(every, ast.NotEq, ast.Eq, "assertNotEqual"),
         _NOT_A_NUMBER.search(" ".join((*tests, before))) is None,
         in_place,
     )

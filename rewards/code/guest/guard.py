@@ -17,7 +17,7 @@ from typing import Any
 
 _NAMES = re.compile(
     r"__globals__|__closure__|\.__builtins__|cell_contents|\.f_(?:back|globals|locals|builtins)\b|\b(?:gi|cr|ag|tb)_frame\b"
-    r"|\b_pytest\b|/proc/self"
+    r"|\b_pytest\b|/proc/self|\b(?:object|type|TestCase|Module)\.__subclasses__|['\"]__subclasses__"
 )
 
 
@@ -31,7 +31,7 @@ _EVENTS = _words(
     " object.__setattr__ import compile marshal.loads"
 )
 _MODULES = _words("ctypes _ctypes _testcapi _pytest _xxsubinterpreters _interpreters")
-_ATTRIBUTES = _words("tb_frame gi_frame cr_frame ag_frame f_locals f_globals f_back")
+_ATTRIBUTES = _words("tb_frame gi_frame cr_frame ag_frame gi_code cr_code ag_code f_locals f_globals f_back")
 # Functions of the standard library that hand out frames, or what others hold.
 _HANDING = _words(
     "currentframe stack trace getouterframes getinnerframes getframeinfo getclosurevars walk_stack walk_tb"
@@ -96,6 +96,19 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
         file = str(getattr(getattr(function, "__code__", None), "co_filename", ""))
         return file.startswith((*files, *judge, "<tests>"))
 
+    def holds_judge(function: Any) -> bool:
+        """Returns whether functions of the judge stand in the code of a function, as in that of a test."""
+        state[1] = True
+        try:
+            waiting = [function.__code__]
+        finally:
+            state[1] = False
+        for code in waiting:
+            waiting += [each for each in code.co_consts if type(each) is type(code)]
+            if any(type(each) is type(hook) for each in code.co_consts):
+                return True
+        return False
+
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if not state[0] or state[1] or (event not in _EVENTS and not event.startswith("ctypes.")):
             return
@@ -106,8 +119,11 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
         if event == "marshal.loads" and frame_of(1).f_code.co_filename.startswith("<frozen"):
             return
         name = args[1] if event == "object.__getattr__" else ""
-        if name == "__code__" and frame_of(1).f_code.co_name == "getclosurevars":
-            name = "f_globals"  # which it hands out
+        if name == "__code__":
+            reader = frame_of(1).f_code
+            if reader.co_name == "getclosurevars" or holds_judge(args[0]):
+                name = "f_globals"  # which it hands out
+                event = "compile" if reader.co_filename.endswith("/dis.py") else event
         if name and name not in _ATTRIBUTES:
             return
         of_others = event == "object.__setattr__" and args[1] in _DEFAULTS and is_of_others(args[0])

@@ -76,6 +76,8 @@ for _clock in (datetime.date, datetime.time, datetime.datetime):
         lambda value: [value.isoformat()],
         lambda parts, kind=_clock: kind.fromisoformat(*parts),
     )
+KINDS = (*_KINDS, *_AS_THEY_ARE, int, float)
+"""The types of plain data."""
 _MAKING = {tag: make for tag, _, make in _KINDS.values()}
 
 

@@ -1,9 +1,8 @@
 """Runs tests in one process with the solution, by real pytest where they are written for it.
 
-Semantics are therefore Python's own. The expected values are not in this process: a comparison with one asks the keeper
-in another sandbox (`keeping`). The judge keeps its state in the locals of running functions, which only frames reveal,
-and `guard` refuses frames; what the tests call of it stands in their code and in no namespace. The judge's modules are
-removed before the solution loads, so that it cannot change them.
+Semantics are therefore Python's own. The judge keeps its state in the locals of running functions, which only frames
+reveal, and `guard` refuses frames; what the tests call of it stands in their code and in no namespace. The judge's
+modules are removed before the solution loads, so that it cannot change them.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -11,6 +10,7 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import re
@@ -34,25 +34,29 @@ from grpo.rewards.code.guest.customs import (
     show_source,
 )
 from grpo.rewards.code.guest.guard import install, looks_around
-from grpo.rewards.code.guest.near import MADE_ALIKE
-from grpo.rewards.code.guest.questions import Say, questions
+from grpo.rewards.code.guest.made import MADE_ALIKE, making
+from grpo.rewards.code.guest.soft import softening
 from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
 
+Say = Callable[[list[Any]], Any]
 _TEST_FILE = "test_solution.py"
 _RUNNER = ("unittest.case", "unittest.mock", "pytest")
 _HEAP = 1 << 9  # the flag of a class that can be changed
 _SETTABLE = frozenset(("sys", "warnings", "logging", "threading"))  # whose hooks any program may set
+_LINE, _SKIPS = 1, 2
 _SKIPPING = re.compile(r"\b(?:skip|xfail|importorskip|skipTest|SkipTest)\b")
 _COMPUTING = (
     *("bisect", "cmath", "copy", "fractions", "functools", "heapq", "itertools", "json", "math", "operator", "re"),
     *("statistics", "string"),
 )
 
+_WITH_DATA = frozenset(("sys", "calendar", *_COMPUTING))
+
 
 def main(descriptor: int) -> None:
     """Loads a solution, runs the tests with it and tells the keeper, at the descriptor, how each unit ended."""
     given = orders()
-    keeper = line(descriptor, given.token, ("known", "object", "answers", "end"))
+    keeper = line(descriptor, given.token, ("end",))
     next(keeper)
     say = keeper.send
     module = new_module()
@@ -63,11 +67,10 @@ def main(descriptor: int) -> None:
     _draw_alike(given.draws)
     show_source(module, given.program)
     before = dict(vars(module))
-    for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
-        del sys.modules[name]
+    _hide_judge()
     runner = [name for name in sys.modules if name in _RUNNER or name.startswith("_pytest")]
     standard = {name for name in sys.modules if name.partition(".")[0] in sys.stdlib_module_names - _SETTABLE}
-    libraries = sorted({*runner, *standard, *(name for name in given.modules if name not in _SETTABLE)})
+    libraries = sorted({*runner, *standard, "sys", *(name for name in given.modules if name not in _SETTABLE)})
     patching = any(word in given.source for word in ("patch", "setattr", "builtins"))
     changed_by_tests = set(re.findall(r"\b(\w+)\.\w+(?:, [\w.]+)* = ", given.source))
     kept = [name for name in given.modules if name.rpartition(".")[2] not in changed_by_tests]
@@ -143,6 +146,17 @@ def main(descriptor: int) -> None:
     run_tests(given, say, tests, side)
 
 
+def _hide_judge() -> None:
+    """Removes the judge's modules, and the classes in them by whose methods a solution could reach what they use."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
+        space = vars(sys.modules.pop(name))
+        kinds = [key for key, value in space.items() if type(value) is type and value.__module__.startswith("grpo")]
+        for key in kinds:
+            if any(type(each) is types.FunctionType for each in vars(space[key]).values()):
+                del space[key]
+    gc.collect()  # else they could still be found
+
+
 def _draw_alike(draws: int) -> None:
     """Has all random numbers follow from one, whatever they are drawn with: an object answers alike in each run."""
     source = random.Random(draws)
@@ -183,17 +197,15 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             may not be; `is_raised`, whether the solution raised an exception; `other`, what it answered that is no
             plain data.
     """
-    ask, has_changed, forget = asking()
+    ask, has_changed, forget = asking(answers_count=given.run < 0)
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
-    faults: list[str] = []
-    answers: list[str] = []
     running: list[int] = []  # units, one within the other
     skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
 
     def skips_by(error: BaseException) -> bool:
         """Returns whether the tests skip themselves, or their runner does: nothing of another name raises that."""
         places = [place for frame, place in walk_tb(error.__traceback__) if frame.f_code.co_filename == "<tests>"]
-        return not places or _SKIPPING.search(given.source.splitlines()[places[-1] - 1]) is not None
+        return not places or places[-1] == _SKIPS
 
     def begin(unit: int) -> bool:
         if not given.first <= unit <= given.last:
@@ -201,8 +213,7 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         side.begin(forget)
         if not running:
             has_changed()
-            faults.clear()
-            answers.clear()
+            held()
             begin_assertions()
         running.append(unit)
         say(["begin", unit])
@@ -217,11 +228,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             how, why = failure
         elif given.makes:
             how, why = ("failed", MADE_ALIKE) if are_alike() else ("passed", "")
-        elif given.asks:  # whether the tests pass has been seen in the first run
-            fault = faults[0] if faults else side.altered()
-            raised = how == "raised" or (error is not None and _how(error, side.is_raised) == "raised")
-            why = fault or (why or line_of(error or AssertionError()) if raised else "")
-            how = "failed" if fault else "raised" if raised else "passed"
+        elif given.run >= 0:  # whether the tests pass has been seen before
+            how, why = "passed", ""
         elif skips and error is not None and is_skip(error) and not side.is_raised(error) and skips_by(error):
             how = "passed"
         elif error is not None and not how:
@@ -229,21 +237,22 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             how = _how(error, side.is_raised)
             why = side.other or ("another value than expected" if unequal else line_of(error))
         elif not how:
-            fault = faults[0] if faults else side.altered() or fault_of(unit)
+            fault = side.altered() or fault_of(unit)
             how, why = ("failed", fault) if fault else ("passed", "")
         if has_changed() and how == "failed":
             why = "equal calls give different answers, of which the first counts"
-        if not say(["end", how, why, "".join(answers)]):
+        if not say(["end", how, why, held()]):
             raise Stop
 
-    any_value = "ANY" in given.source
-    judge, are_alike = questions(say, faults, answers, asks=given.asks, makes=given.makes, any_value=any_value)
+    judge, held = softening(given.run)
+    made, are_alike = making()
+    judge |= made
     judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
-    judge |= {"__true__": true, "__enter__": enter}
+    judge |= {"__true__": true, "__enter__": enter, "__equal__": lambda left, right: left == right}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # texts that stand for functions are called
-            code = compile(given.source, "<tests>", "exec", dont_inherit=True)
+            code = compile(_without_lines(given.source), "<tests>", "exec", dont_inherit=True)
         space = vars(tests)
         space.update({"__file__": path_of(_TEST_FILE), **customary(code), **space, "__near__": same})
         code = _with_judge(code, judge)
@@ -257,6 +266,22 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         say(["stopped"])
     except BaseException as error:  # what the tests import is there
         say(["broken", line_of(error)])
+
+
+def _without_lines(source: str) -> Any:
+    """Returns tests as parsed, all on one line but for what skips them: a solution may see the line that calls it."""
+    import ast
+
+    module = ast.parse(source)
+    every: list[Any] = [node for node in ast.walk(module) if hasattr(node, "lineno")]
+    for node in every:
+        node.lineno = node.end_lineno = _LINE
+        node.col_offset = node.end_col_offset = 0
+    for statement in every:
+        simple = isinstance(statement, (ast.Expr, ast.Raise, ast.Assign, ast.Return, ast.With))
+        for node in ast.walk(statement) if simple and _SKIPPING.search(ast.unparse(statement)) else ():
+            vars(node).update({"lineno": _SKIPS, "end_lineno": _SKIPS} if hasattr(node, "lineno") else {})
+    return module
 
 
 def _with_judge(code: types.CodeType, judge: dict[str, Any]) -> types.CodeType:
@@ -289,17 +314,22 @@ def _taken(modules: Sequence[str]) -> dict[str, Any]:
 def _watching(modules: Sequence[str], classes: Sequence[type] = ()) -> Callable[[], str]:
     """Returns what names a function or class that was replaced since then, "" where none was.
 
-    Watched are functions and classes of modules, what these classes define, and the functions that the tests gave their
-    own `classes`. What is only imported into a module is another module's, and may be what others set.
+    Watched are functions and classes of modules, what these classes define, constants of modules that compute, and the
+    functions that the tests gave their own `classes`. What is only imported into a module is another module's, and may
+    be what others set.
     """
     watched: list[tuple[Mapping[str, Any], str, Any, str]] = []
     for name in modules:
         held = vars(sys.modules[name])
         watched.append((sys.modules, name, sys.modules[name], name))
         for key, value in list(held.items()):
+            if name in _WITH_DATA and type(value) in (int, float, str, tuple):
+                watched.append((held, key, value, f"{name}.{key}"))
             if not callable(value) or "<locals>" in getattr(value, "__qualname__", ""):  # pytest sets these anew
                 continue
             home = str(getattr(value, "__module__", None)).partition(".")[0].lstrip("_")
+            if name in _SETTABLE:
+                continue
             if isinstance(value, types.BuiltinFunctionType) or home == name.partition(".")[0].lstrip("_"):
                 watched.append((held, key, value, f"{name}.{key}"))
                 if isinstance(value, type) and value.__flags__ & _HEAP:
@@ -331,11 +361,6 @@ def _run_pytest(
     trouble: list[str] = []
     outcome: dict[str, tuple[str, str]] = {}
 
-    class Tests(pytest.Module):
-        def _getobj(self) -> Any:
-            exec(code, vars(tests))
-            return tests
-
     def unit_of(item: Any) -> int:
         name = getattr(item, "originalname", None) or item.name
         owner = f"{item.cls.__name__}.{name}" if getattr(item, "cls", None) else name
@@ -343,7 +368,10 @@ def _run_pytest(
         return next((unit for unit in known if unit is not None), 0)
 
     def pytest_pycollect_makemodule(module_path: Any, parent: Any) -> Any:
-        return Tests.from_parent(parent, path=module_path)
+        exec(code, vars(tests))
+        module = pytest.Module.from_parent(parent, path=module_path)
+        module._getobj = lambda: tests  # type: ignore[method-assign]  # of this one alone: a class could be found
+        return module
 
     def pytest_collectreport(report: Any) -> None:
         if report.failed:

@@ -30,17 +30,19 @@ def is_skip(error: BaseException | None) -> bool:
     return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type)))
 
 
-def asking() -> tuple[Callable[..., Any], Callable[[], bool], Callable[..., None]]:
+def asking(*, answers_count: bool = True) -> tuple[Callable[..., Any], Callable[[], bool], Callable[..., None]]:
     """Returns `__ask__`, what says whether equal calls gave different answers, and `__forget__`.
 
     Every call runs, and the first answer to equal calls counts: what is made alike is alike. Once they differ, other
-    calls run twice, so that answers that alternate fall out of step with the tests.
+    calls run twice, so that answers that alternate fall out of step with the tests. In altered tests no answer counts.
     """
     answers: dict[tuple[str, str], Any] = {}
     changed: list[bool] = []
 
     def ask(function: Any, *args: Any, **named: Any) -> Any:
         try:
+            if not answers_count:
+                forget()
             question = str(getattr(function, "__name__", id(function))), repr(encode([args, sorted(named.items())]))
         except (NotPlain, RecursionError, TypeError):
             return function(*args, **named)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +54,9 @@ class M:
     def __truediv__(s, o): return M(s.x / o)
     def __abs__(s): return M(abs(s.x))
     def __float__(s): return s.x
+class Odd:
+    def __init__(s, n): s.n = n
+    def __eq__(s, o): return (s.n - o) % 2 == 0
 class Near(M):
     def __sub__(s, o): return s.x - o
 class Interval:
@@ -83,6 +85,7 @@ class Once:
         "assert Event([], 5) == Event([], 6)\nassert Event([], 5) == Event([], 5)",
         "a, b = Event([], 5), Event([], 6)\nassert a == Event([], 7)\na.start.append(1)\nassert a.start == [1]",
         "assert Point() == (0, 0)\nassert Point(1) in [Point(1, 0)]\nassert M(1) < M(2)",
+        "assert Odd(4) == 8\nassert Odd(7) == 1",
         "assert all(Event(a, 'a') == Event(a, 'b') for a in (None, [], '', M))",
         "assert Event(Event(True, 1), 1) == Event(Event(True, 2), 2)",
         "import enum\nclass K(enum.Enum):\n    A = 1\n    B = 2\nassert Event(K.A, 1) == Event(K.A, 2)",
@@ -105,19 +108,23 @@ def test_an_infinite_result_is_only_itself() -> None:
 @pytest.mark.parametrize(
     ("program", "tests", "reason"),
     [
-        ("class M:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: True", "assert M(5) == 5", "whatever"),
+        (
+            "class M:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: True",
+            "assert M(5) == 5",
+            "another value is expected",
+        ),
         (
             "class M:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: type(o) is int and abs(o) < 40",
             "assert M(5) == 5",
-            "whatever",
+            "another value is expected",
         ),
         (
             "class M:\n    n = 0\n    def __eq__(s, o):\n        M.n += 1\n        return M.n % 2",
             "assert M() == 5",
-            "equals",
+            "another value is expected",
         ),
-        ("class M:\n    __lt__ = __ge__ = lambda s, o: True", "assert M() < 5", "its opposite"),
-        ("class M:\n    __contains__ = lambda s, o: True", "assert 4 in M()", "contains everything"),
+        ("class M:\n    __lt__ = __ge__ = lambda s, o: True", "assert M() < 5", "another value is expected"),
+        ("class M:\n    __contains__ = lambda s, o: True", "assert 4 in M()", "another value is expected"),
         ("class M:\n    __enter__ = lambda s: s\n    __exit__ = lambda s, *e: True", IN_BLOCK, "not reached"),
         ("class M: pass\nimport sys\nseen = sys._getframe(1)", "assert M() is not None", "_getframe"),
         ("class M: pass\nheld = len.__globals__", "assert M() is not None", "could reveal the tests"),
@@ -133,33 +140,40 @@ def test_an_infinite_result_is_only_itself() -> None:
         ),
         (MADE, SET_UP, "made like it"),
         (MADE, "a, b, c = V(V(1)), V((V(2), 3)), V(5)\nassert a in [b]", "made like it"),
-        (YES, "assert M() in (k * k for k in (3, 4))", "whatever"),
-        (YES, "import operator\nassert all(map(operator.eq, [M(), M()], [1, 2]))", "whatever"),
-        (YES, "assert M().__eq__(12)", "whatever"),
+        (YES, "assert M() in (k * k for k in (3, 4))", "another value is expected"),
+        (YES, "import operator\nassert all(map(operator.eq, [M(), M()], [1, 2]))", "another value is expected"),
+        (YES, "assert M().__eq__(12)", "another value is expected"),
+        (YES, "assert all(a < b for a, b in [(M(), 3), (M(), 4)])", "another value is expected"),
+        (YES, "assert abs(M() / 12.5 - 1) < 1e-6", "another value is expected"),
+        (BELOW, "import pytest\nassert M() == pytest.approx(3.25)", "another value is expected"),
         (
-            YES,
-            OF_UNITTEST.replace("self.assertEqual(M().x, 3)", "[self.assertEqual(a, b) for a, b in [(M(), 3)]]"),
-            "whatever",
+            BELOW,
+            "import pytest\nassert [M(), M()] == pytest.approx([3.25, 4.5], abs=1e-3)",
+            "another value is expected",
         ),
-        (YES, "assert all(a < b for a, b in [(M(), 3), (M(), 4)])", "its opposite"),
-        (YES, "assert abs(M() / 12.5 - 1) < 1e-6", "leaves the same"),
-        (BELOW, "import pytest\nassert M() == pytest.approx(3.25)", "whatever"),
-        (BELOW, "import pytest\nassert [M(), M()] == pytest.approx([3.25, 4.5], abs=1e-3)", "whatever"),
-        (BELOW, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5, delta=0.01)"), "whatever"),
-        (BELOW, "assert abs(M() - 2.5) < 1e-6", "leaves the same"),
-        (YES, EXPECTING, "whatever"),
+        (
+            BELOW,
+            OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5, delta=0.01)"),
+            "another value is expected",
+        ),
+        (BELOW, "assert abs(M() - 2.5) < 1e-6", "another value is expected"),
+        (YES, EXPECTING, "another value is expected"),
         (f"import codeop\n{NAMED}('x = 1\\n', '<tests>', 'exec')\nclass M: pass", "assert M() is not None", "compile"),
         (f"import functools, sys\n{HANDED}(sys._getframe)(0)\nclass M: pass", "assert M() is not None", "_getframe"),
         (f"import unittest\n{REACHED} = (-5, None, None)\nclass M: pass", "assert M() is not None", "__setattr__"),
-        (YES, "def is_5(n): assert n == 5\ndef is_6(n): assert n == 6\nis_5(M())\nis_6(M())", "whatever"),
-        (NUMBER, "assert abs(M() - 2.5) < 1e-6", "whatever"),
-        (NUMBER, "import pytest\nassert M() == pytest.approx(2.5)", "whatever"),
-        (NUMBER, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5)"), "whatever"),
-        ("class M:\n    __lt__ = lambda s, o: True", "assert M() < M()", "its opposite"),
+        (
+            YES,
+            "def is_5(n): assert n == 5\ndef is_6(n): assert n == 6\nis_5(M())\nis_6(M())",
+            "another value is expected",
+        ),
+        (NUMBER, "assert abs(M() - 2.5) < 1e-6", "another value is expected"),
+        (NUMBER, "import pytest\nassert M() == pytest.approx(2.5)", "another value is expected"),
+        (NUMBER, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5)"), "another value is expected"),
+        ("class M:\n    __lt__ = lambda s, o: True", "assert M() < M()", "another value is expected"),
         (
             "class M:\n    __module__ = 'builtins'\n    __lt__ = __gt__ = lambda s, o: True",
             "assert M() < 3",
-            "its opposite",
+            "another value is expected",
         ),
         (INSIDE.format(NAMES) + "class M: pass", "run(lambda: M)\nassert M() == 3", ""),
         (PATCHES, "a = M().make()\nassert sorted([a]) == [1]", "another value"),
@@ -182,34 +196,25 @@ def test_a_user_can_refuse_tests_that_run_beside_the_program(judged: Callable[..
 
 
 class Counted:
-    """A pool that counts its runs, and tells a program in which of them it runs where that says RUN."""
+    """A pool that counts its runs."""
 
     def __init__(self) -> None:
         self.runs = 0
 
     async def run(self, jobs: Sequence[Job]) -> list[JobResult]:
         self.runs += 1
-        number = str(self.runs).encode()
-        peers = [job.peer and replace(job.peer, stdin=job.peer.stdin.replace(b"RUN", number)) for job in jobs]
-        return await pool_of().run([replace(job, peer=peer) for job, peer in zip(jobs, peers, strict=True)])
+        return await pool_of().run(jobs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(pool_of(), name)
 
 
-@pytest.mark.parametrize(("last", "passed", "runs"), [(9, 3, 7), (3, 2, 4), (1, 2, 3)])
-def test_what_an_object_helped_to_decide_has_to_hold_in_several_runs(
-    last: int, passed: int, runs: int, judged: Callable[..., CodeResult]
+@pytest.mark.parametrize(("last", "runs"), [("5", 8), ("5 .n", 2)])
+def test_objects_are_asked_about_other_values_in_more_runs_than_plain_answers(
+    last: str, runs: int, judged: Callable[..., CodeResult]
 ) -> None:
-    money = "class Money:\n    def __init__(s, n): s.n = n\n"
-    money += f"    def __eq__(s, o): return o == s.n and RUN <= {last}\n"
+    program = "class Money:\n    def __init__(s, n): s.n = n\n    __eq__ = lambda s, o: s.n == getattr(o, 'n', o)\n"
     pool = Counted()
-    tests = ["assert Money(4).n == 4", "assert Money(5) == 5", "assert Money(6).n == 6"]
-    assert (judged(money, pool=pool, tests=tests).passed, pool.runs) == (passed, runs)
-
-
-def test_plain_answers_of_an_object_are_asked_for_once(judged: Callable[..., CodeResult]) -> None:
-    pool = Counted()
-    program = "class Money:\n    def __init__(s, n): s.n = n\n"
-    assert judged(program, pool=pool, tests=["assert Money(4).n == 4"], stop=True).passed == 1
-    assert pool.runs == 1
+    tests = ["assert Money(4).n == 4", f"assert Money(5){last[1:]} == 5"]
+    assert judged(program, pool=pool, tests=tests).passed == 2
+    assert pool.runs == runs

@@ -1,0 +1,240 @@
+"""Runs altered assertions: their failure is noted and does not end the test, see `grpo.rewards.code.altered`.
+
+This module runs inside sandboxes and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import random
+import types
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from itertools import islice
+from os import urandom
+from typing import Any
+
+from grpo.rewards.code.guest.customs import FILE, MODULE
+from grpo.rewards.code.guest.near import NEAR, far, near
+from grpo.rewards.code.guest.plain import KINDS, NotPlain
+from grpo.rewards.code.guest.units import Stop
+
+OBJECTS, REACHED = "objects", "reached"
+_MOST_PARTS, _MOST_VALUES = 1000, 1_000_000
+_NO_VALUES = (type, types.FunctionType, types.ModuleType, BaseException, set, frozenset)
+_VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
+_HOLDING: tuple[Any, ...] = (list, tuple, dict, deque, range, map, filter, zip, *_VIEWS, types.GeneratorType)
+_QUICK = frozenset(map(id, (bool, int, float, str, bytes, type(None))))
+_OF_PAIRS = frozenset(map(id, (dict, Counter, OrderedDict)))
+_OF_ITEMS = frozenset(map(id, (list, tuple, set, frozenset, deque, *_VIEWS))) | _OF_PAIRS
+_PLAIN = frozenset(map(id, KINDS))  # no class is compared, as its own class could notice that
+_classes, _held = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))
+
+
+def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
+    """Returns what altered tests call, by its name, and what returns how the assertions of the unit went.
+
+    That is 0 for one that failed, as it should; 1 for one that held, of objects of the solution; 2 for one that held of
+    plain data. OBJECTS stands among them where an object that is no plain data was asked, REACHED where any assertion
+    was reached.
+    """
+    rng = random.Random(urandom(8))
+    held: dict[str, int] = {}
+    times: dict[str, list[bool]] = {}  # whether an assertion held, each time
+    open_ones: list[tuple[str, bool, bool]] = []  # the key of each assertion around, whether it asks, of plain data
+    pair: list[Any] = []
+
+    def soft(key: str, asks: bool) -> bool:
+        open_ones.append((key, asks, not asks or key.endswith("?")))
+        return True
+
+    def ended(error: BaseException | None) -> None:
+        key, asks, is_plain = open_ones.pop()
+        held.setdefault(REACHED, 1)
+        if asks and not (is_plain and key.endswith("?")):
+            record(key, error is None, is_plain)
+        if isinstance(error, (Stop, GeneratorExit)):
+            raise error
+
+    def record(key: str, holds: bool, is_plain: bool) -> None:
+        times.setdefault(key, []).append(holds)
+        held[OBJECTS] = held.get(OBJECTS, 0) or int(holds and not is_plain)
+        often = sum(times[key]) * 2 > len(times[key]) if key[-1] in "~?" else any(times[key])
+        held[key] = 0 if not often else 2 if is_plain else 1
+
+    def note(is_plain: bool, asks: bool | None = None) -> None:
+        """Notes whether a value that is seen is plain data, and whether something is asked of it."""
+        if not is_plain:
+            held[OBJECTS] = 1
+        if open_ones:
+            key, asked, plain = open_ones.pop()
+            open_ones.append((key, asked if asks is None else asks, plain and is_plain))
+
+    def seen(value: Any, asks: bool = True) -> Any:
+        note(_is_plain(value), not _holds_of_tests(value) if asks else None)  # which may equal what they like
+        return value
+
+    def changed(value: Any, is_far: bool, beside: Any = None) -> Any:
+        """Returns another value in place of one of the tests, or one of the solution as it is."""
+        try:
+            other = altered(value, rng, run, is_far or run not in NEAR, beside)
+        except TypeError:
+            note(_is_plain(value))
+            return value
+        note(_is_plain(value), not _holds_of_tests(beside) and not _holds_of_tests(value))
+        return other
+
+    def first(value: Any, _: bool = False) -> Any:
+        """Stands around the first of two values, one of which is changed: plain data, where it is the only one."""
+        pair[:] = [value]
+        return changed(value, True) if _is_plain(value) else value
+
+    def second(value: Any, is_far: bool = False, number: bool = False) -> Any:
+        left = pair.pop() if pair else NotPlain
+        note(left is not NotPlain and _is_plain(left))
+        if _is_plain(left):  # and what it was changed to may be what the other one accepts
+            note(_is_plain(value), asks=False if _holds_of_tests(value) or _accepts(value) else None)
+            return value
+        other = changed(value, is_far, left)
+        if number and other is value:
+            note(False, asks=True)
+            return rng.randrange(10**6, 10**7)
+        return other
+
+    def strangers(value: Any) -> Any:
+        """Returns values of which none is in a container, or iterator, of the interpreter; any other one as it is."""
+        if not any(type(value) is kind for kind in _HOLDING):
+            return value
+        note(True, asks=True)
+        return [far(each, rng, run) if _is_plain(each) and each is not None else object() for each in islice(value, 50)]
+
+    def yes(answer: Any) -> Any:
+        """Stands around an altered comparison within another condition, which counts by itself."""
+        key, asks, is_plain = open_ones.pop()
+        open_ones.append((key, False, is_plain))
+        if asks and not is_plain:
+            record(key, answer is True, is_plain)
+        return answer
+
+    def every(*conditions: Any) -> bool:
+        return all(conditions)
+
+    def notes() -> dict[str, int]:
+        said = dict(held)
+        held.clear()
+        times.clear()
+        return said
+
+    functions: tuple[Callable[..., Any], ...] = (soft, seen, first, second, strangers, yes, every)
+    judge: dict[str, Any] = {f"__{function.__name__}__": function for function in functions}
+    return judge | {"__held__": ended}, notes
+
+
+def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any = None) -> Any:
+    """Returns another value like one of the tests, in a part that is compared with an object `beside` if there is one.
+
+    No code of a class is run for that.
+
+    Raises:
+        TypeError: it is the solution's, or nothing is known of its type.
+    """
+    kind = type(value)
+    if value is None:
+        return rng.randrange(17, 99)
+    if _is_plain(value) and ((kind is not list and kind is not tuple) or _is_plain(beside) or beside is None):
+        return far(value, rng, run, 0, True) if is_far else near(value, rng, run)
+    if kind is list or kind is tuple or kind is deque:
+        others = beside if (type(beside) is list or type(beside) is tuple) and len(beside) == len(value) else None
+        places = [at for at, each in enumerate(others or ()) if not _is_plain(each)] or list(range(len(value)))
+        items = list(value)
+        for at in rng.sample(places, len(places)):
+            try:
+                items[at] = altered(items[at], rng, run, is_far, others and others[at])
+            except TypeError:
+                continue
+            return kind(items)
+        raise TypeError("items of the solution")
+    if kind is dict:
+        same = type(beside) is dict and _is_plain([*value]) and _is_plain([*beside]) and value.keys() == beside.keys()
+        others = [beside[key] for key in value] if same else None
+        return dict(zip(value, altered([*value.values()], rng, run, is_far, others), strict=True))
+    kinds = _classes(kind)
+    if any(map(_is_of_solution, (kind, *_classes(type(kind))))) or any(
+        each is known for each in kinds for known in _NO_VALUES
+    ):
+        raise TypeError("a value of the solution, or no value")
+    held: dict[str, Any] = next(
+        (_held(each)["__dict__"].__get__(value) for each in kinds if "__dict__" in _held(each)), {}
+    )
+    if "expected" in held and _held(kind)["__module__"].startswith("_pytest"):  # approx
+        other = _copied(value, held, kind)
+        other.expected = altered(value.expected, rng, run, is_far)
+        if not is_far and value == other.expected:  # within its tolerance
+            other.expected = altered(value.expected, rng, run, True)
+        return other
+    if any(each is tuple for each in kinds):
+        return tuple.__new__(kind, altered(tuple(tuple.__iter__(value)), rng, run, is_far))
+    like: Any = _copied(value, held, kind)
+    for name, each in held.items():
+        try:
+            object.__setattr__(like, name, altered(each, rng, run, is_far))
+        except TypeError:
+            continue
+        return like
+    return object.__new__(kind)
+
+
+def _copied(value: Any, held: dict[str, Any], kind: type) -> Any:
+    other: Any = object.__new__(kind)
+    for name, each in held.items():
+        object.__setattr__(other, name, each)
+    return other
+
+
+def _is_of_solution(kind: type) -> bool:
+    """Returns whether a class may be one that the solution defines, whatever it says."""
+    held = _held(kind)
+    functions = [each for each in held.values() if type(each) is types.FunctionType]
+    module = held.get("__module__")
+    named = type(module) is str and module in (MODULE, "unittest.mock")
+    return named or any(each.__code__.co_filename == FILE for each in functions)
+
+
+def _accepts(value: Any) -> bool:
+    """Returns whether a value is what `pytest.approx` made, or `unittest.mock.ANY`."""
+    module = _held(type(value)).get("__module__")
+    return type(module) is str and module.startswith(("_pytest", "unittest.mock"))
+
+
+def _holds_of_tests(value: Any) -> bool:
+    """Returns whether a value is, or holds, one of a class of the tests that decides itself what it equals."""
+    waiting = [value]
+    for _ in range(_MOST_PARTS):
+        if not waiting:
+            return False
+        each = waiting.pop()
+        kind = type(each)
+        if any(kind is known for known in _HOLDING[:4]):
+            waiting += [*each, *each.values()] if kind is dict else each
+        elif kind is set or kind is frozenset:
+            waiting += each
+        method = next((_held(each)["__eq__"] for each in _classes(kind) if "__eq__" in _held(each)), None)
+        if type(method) is types.FunctionType and method.__code__.co_filename == "<tests>":
+            return True
+    return False
+
+
+def _is_plain(value: Any) -> bool:
+    """Returns whether a value is plain data, without asking its class."""
+    waiting = [value]
+    for _ in range(_MOST_VALUES):
+        if not waiting:
+            return True
+        each = waiting.pop()
+        kind = id(type(each))
+        if kind in _QUICK:
+            continue
+        if kind not in _PLAIN:
+            return False
+        if kind in _OF_ITEMS:
+            waiting += [*each, *each.values()] if kind in _OF_PAIRS else each
+    return False
