@@ -32,7 +32,7 @@ from grpo.rewards.code.changing import (
     related_names,
     wants_unequal,
 )
-from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, mentions, names_in, words
+from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, mentions, names_in
 
 _SIMPLE = (ast.Assert, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 
