@@ -95,10 +95,13 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
             note(_is_plain(value), asks=False if _holds_of_tests(value) or _accepts(value) else None)
             return value
         other = changed(value, is_far, left)
-        if number and other is value:
+        if other is not value or _is_plain(value) or _holds_of_tests(value) or _accepts(value):
+            return other
+        own = any(map(_is_of_solution, _classes(type(value))))
+        if number or not own or type(left) is not type(value):  # what no object equals that looks at it
             note(False, asks=True)
-            return rng.randrange(10**6, 10**7)
-        return other
+            return rng.randrange(10**6, 10**7) if number else object.__new__(type(value) if own else object)
+        return value
 
     def strangers(value: Any) -> Any:
         """Returns values of which none is in a container, or iterator, of the interpreter; any other one as it is."""
@@ -152,6 +155,8 @@ def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any 
             except TypeError:
                 continue
             return kind(items)
+        if not items:
+            return kind([0])
         raise TypeError("items of the solution")
     if kind is dict:
         same = type(beside) is dict and _is_plain([*value]) and _is_plain([*beside]) and value.keys() == beside.keys()
