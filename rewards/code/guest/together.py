@@ -10,7 +10,6 @@ This module runs inside sandboxes and needs the standard library alone.
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import random
 import re
@@ -147,14 +146,12 @@ def main(descriptor: int) -> None:
 
 
 def _hide_judge() -> None:
-    """Removes the judge's modules, and the classes in them by whose methods a solution could reach what they use."""
+    """Removes the judge's modules, and the methods of classes that are not used here: a solution could find these."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
-        space = vars(sys.modules.pop(name))
-        kinds = [key for key, value in space.items() if type(value) is type and value.__module__.startswith("grpo")]
-        for key in kinds:
-            if any(type(each) is types.FunctionType for each in vars(space[key]).values()):
-                del space[key]
-    gc.collect()  # else they could still be found
+        for kind in [each for each in vars(sys.modules.pop(name)).values() if type(each) is type]:
+            if kind.__module__.startswith("grpo.rewards.code"):
+                for key in [key for key, each in vars(kind).items() if type(each) is types.FunctionType]:
+                    delattr(kind, key)
 
 
 def _draw_alike(draws: int) -> None:

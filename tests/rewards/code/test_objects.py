@@ -41,6 +41,7 @@ NAMES = "('__true__', '__known__', '__alike__', '__ended__')"
 PATCHES = (
     "class M:\n    def make(s):\n        import builtins\n        builtins.sorted = lambda x: [1]\n        return 0\n"
 )
+ASKING = "def ask():\n    assert M() is not None\n"
 OF_UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(M().x, 3)"
 
 
@@ -176,6 +177,7 @@ def test_an_infinite_result_is_only_itself() -> None:
             "another value is expected",
         ),
         (INSIDE.format(NAMES) + "class M: pass", "run(lambda: M)\nassert M() == 3", ""),
+        ("class M: pass\ndef look(f): return f.__code__", ASKING + "look(ask)\nassert M() is not None", "__getattr__"),
         (PATCHES, "a = M().make()\nassert sorted([a]) == [1]", "another value"),
         ("import os\nclass M:\n    def __init__(s): os.write(3, b'x' * 99)", "assert M() is not None", ""),
     ],
@@ -187,6 +189,14 @@ def test_what_feigns_an_answer_is_wrong_and_says_why(
     assert result.passed == 0
     assert result.assurance == "guarded"
     assert reason in result.line()
+
+
+def test_a_solution_finds_no_class_of_the_judge_that_has_methods(judged: Callable[..., CodeResult]) -> None:
+    program = "import types\nkinds = getattr(object, '__sub' + 'classes__')()\nclass M:\n    found = [\n"
+    program += "        kind for kind in kinds if kind.__module__.startswith('grpo.rewards.code')\n"
+    program += "        and any(isinstance(each, types.FunctionType) for each in vars(kind).values())\n    ]\n"
+    result = judged(program, tests="assert M().found == []")
+    assert result.line() == "accepted: 1 of 1 tests passed; assurance guarded"
 
 
 def test_a_user_can_refuse_tests_that_run_beside_the_program(judged: Callable[..., CodeResult]) -> None:
