@@ -182,7 +182,7 @@ class Altering(ast.NodeTransformer):
             return ways or [fixed(_renamed(node, call, _INVERSES[name]))]
         if name in _LIKE and len(call.args) > 1:
             both: list[ast.expr] = [
-                judge_call("__first__", call.args[0], True),
+                judge_call("__first__", call.args[0]),
                 judge_call("__second__", call.args[1], True),
             ]
         elif name in _OF_MOCKS and call.args and "not" not in name:
@@ -215,9 +215,8 @@ class Altering(ast.NodeTransformer):
         altered, key = self._altered(ways)
         texts = {each.value for each in find(altered, ast.Constant) if type(each.value) is str}
         decided = _DECIDING if key.endswith("?") else {"__seen__", "__second__"}
-        return _surrounded(
-            judge_call("__soft__", key, not texts & decided), altered
-        )  # else the judge sees what is asked
+        asks = not texts & decided  # else the judge sees whether something is asked
+        return _surrounded(judge_call("__soft__", key, asks), altered)
 
 
 def _surrounded(soft: ast.Call, assertion: ast.stmt) -> ast.stmt:

@@ -114,7 +114,6 @@ class Ways:
         names: the globals of the solution.
 
     Attributes:
-        assigned: the names that tests give one value, with it.
         leaf: which value the last alteration was of; -1 where it was of none that stands in the condition.
         is_near: the other value was near the expected one.
     """
@@ -124,7 +123,7 @@ class Ways:
         self._standing = {repr(node.value) for node in find(every, ast.Constant)}
         self._denies_equal = denies(every, ast.NotEq, ast.Eq, "assertNotEqual")
         self._denies_item = denies(every, ast.NotIn, ast.In, "assertNotIn")
-        self.assigned = assigned_once(every)
+        self._assigned = assigned_once(every)
         self._rng = random.Random()
         self.leaf, self.is_near = -1, False
 
@@ -222,7 +221,7 @@ class Ways:
 
     def _is_made(self, node: ast.expr) -> bool:
         """Returns whether an expression makes objects of the solution's classes of values that stand in it."""
-        node = self.assigned.get(node.id, node) if isinstance(node, ast.Name) else node
+        node = self._assigned.get(node.id, node) if isinstance(node, ast.Name) else node
         classes = {name for name in self._names if name[:1].isupper()}
         calls = find(node, ast.Call)
         own = all(ast.unparse(_function(call)) in classes for call in calls)
@@ -277,7 +276,7 @@ class Ways:
                 part = ast.BinOp(*((seeing, node.op, side) if side is node.right else (side, node.op, seeing)))
                 ways = self.leaves_of(part, [side], is_near=True, signed=True)
                 return [replace(way.then(lambda altered: _replaced(test, node, altered)), kind="?") for way in ways]
-        both = judge_call("__first__", node.left, True), judge_call("__second__", node.right, True, True)
+        both = judge_call("__first__", node.left), judge_call("__second__", node.right, True, True)
         other = _replaced(test, node, ast.BinOp(both[0], node.op, both[1]))
         return [fixed(other, "?")] if isinstance(node.op, ast.Sub) else []
 

@@ -61,7 +61,7 @@ class Solution:
         """Returns whether an exception is what the last call raised."""
         return error is self._raised
 
-    def altered(self) -> str:
+    def forbidden_change(self) -> str:
         """Returns nothing: the solution reaches nothing here."""
         return ""
 

@@ -83,7 +83,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         note(_is_plain(value), not _holds_of_tests(beside) and not _holds_of_tests(value))
         return other
 
-    def first(value: Any, _: bool = False) -> Any:
+    def first(value: Any) -> Any:
         """Stands around the first of two values, one of which is changed: plain data, where it is the only one."""
         pair[:] = [value]
         return changed(value, True) if _is_plain(value) else value
@@ -122,10 +122,10 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         return all(conditions)
 
     def notes() -> dict[str, int]:
-        said = dict(held)
+        noted = dict(held)
         held.clear()
         times.clear()
-        return said
+        return noted
 
     functions: tuple[Callable[..., Any], ...] = (soft, seen, first, second, strangers, yes, every)
     judge: dict[str, Any] = {f"__{function.__name__}__": function for function in functions}
@@ -163,19 +163,20 @@ def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any 
         others = [beside[key] for key in value] if same else None
         return dict(zip(value, altered([*value.values()], rng, run, is_far, others), strict=True))
     kinds = _classes(kind)
-    if any(map(_is_of_solution, (kind, *_classes(type(kind))))) or any(
-        each is known for each in kinds for known in _NO_VALUES
-    ):
-        raise TypeError("a value of the solution, or no value")
     held: dict[str, Any] = next(
         (_held(each)["__dict__"].__get__(value) for each in kinds if "__dict__" in _held(each)), {}
     )
-    if "expected" in held and _held(kind)["__module__"].startswith("_pytest"):  # approx
+    no_value = any(each is known for each in kinds for known in _NO_VALUES)
+    if no_value or any(map(_is_of_solution, (kind, *_classes(type(kind))))):
+        raise TypeError("a value of the solution, or none of which another can be made")
+    if "expected" in held and _accepts(value):  # approx
         other = _copied(value, held, kind)
         other.expected = altered(value.expected, rng, run, is_far)
         if not is_far and value == other.expected:  # within its tolerance
             other.expected = altered(value.expected, rng, run, True)
         return other
+    if _accepts(value):
+        raise TypeError("a matcher of a library")
     if any(each is tuple for each in kinds):
         return tuple.__new__(kind, altered(tuple(tuple.__iter__(value)), rng, run, is_far))
     like: Any = _copied(value, held, kind)
@@ -200,8 +201,7 @@ def _is_of_solution(kind: type) -> bool:
     held = _held(kind)
     functions = [each for each in held.values() if type(each) is types.FunctionType]
     module = held.get("__module__")
-    named = type(module) is str and module in (MODULE, "unittest.mock")
-    return named or any(each.__code__.co_filename == FILE for each in functions)
+    return (type(module) is str and module == MODULE) or any(each.__code__.co_filename == FILE for each in functions)
 
 
 def _accepts(value: Any) -> bool:

@@ -141,7 +141,7 @@ def main(descriptor: int) -> None:
         return ("failed", looked()) if refused else ("", "")
 
     side = types.SimpleNamespace(begin=begin, failure=failure, is_raised=_is_of_solution, other="")
-    side.altered = lambda: f"it changes {name}" if (name := replaced() or given_anew()) else ""
+    side.forbidden_change = lambda: f"it changes {name}" if (name := replaced() or given_anew()) else ""
     run_tests(given, say, tests, side)
 
 
@@ -190,8 +190,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         say: tells the keeper something and returns its reply.
         tests: the module in which the tests run, with what they use.
         side: what depends on where the solution is: `begin` of a unit, with what forgets the answers before;
-            `failure`, how and why a unit has failed whatever its assertions found; `altered`, what was changed that
-            may not be; `is_raised`, whether the solution raised an exception; `other`, what it answered that is no
+            `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`, what was changed
+            that may not be; `is_raised`, whether the solution raised an exception; `other`, what it answered that is no
             plain data.
     """
     ask, has_changed, forget = asking(answers_count=given.run < 0)
@@ -234,7 +234,7 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             how = _how(error, side.is_raised)
             why = side.other or ("another value than expected" if unequal else line_of(error))
         elif not how:
-            fault = side.altered() or fault_of(unit)
+            fault = side.forbidden_change() or fault_of(unit)
             how, why = ("failed", fault) if fault else ("passed", "")
         if has_changed() and how == "failed":
             why = "equal calls give different answers, of which the first counts"

@@ -8,6 +8,7 @@ import pytest
 
 from grpo.plugins.pools import pool_of
 from grpo.plugins.sandbox_job import Job, JobResult
+from grpo.rewards.code.guest.near import ALTERED
 from grpo.rewards.code.results import CodeResult, UnusableTests
 from grpo.rewards.code.spec import passing
 
@@ -95,7 +96,7 @@ class Once:
         "assert M(4) in (M(k * k) for k in (1, 2))\nassert all(a < b for a, b in zip([M(1), M(2)], [M(2), M(3)]))",
     ],
 )
-def test_further_questions_blame_no_honest_object(tests: str, judged: Callable[..., CodeResult]) -> None:
+def test_altered_tests_blame_no_honest_object(tests: str, judged: Callable[..., CodeResult]) -> None:
     result = judged(HONEST, tests=tests)
     assert result.line() == f"accepted: {result.count} of {result.count} tests passed; assurance guarded"
 
@@ -112,20 +113,20 @@ def test_an_infinite_result_is_only_itself() -> None:
         (
             "class M:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: True",
             "assert M(5) == 5",
-            "another value is expected",
+            ALTERED,
         ),
         (
             "class M:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: type(o) is int and abs(o) < 40",
             "assert M(5) == 5",
-            "another value is expected",
+            ALTERED,
         ),
         (
             "class M:\n    n = 0\n    def __eq__(s, o):\n        M.n += 1\n        return M.n % 2",
             "assert M() == 5",
-            "another value is expected",
+            ALTERED,
         ),
-        ("class M:\n    __lt__ = __ge__ = lambda s, o: True", "assert M() < 5", "another value is expected"),
-        ("class M:\n    __contains__ = lambda s, o: True", "assert 4 in M()", "another value is expected"),
+        ("class M:\n    __lt__ = __ge__ = lambda s, o: True", "assert M() < 5", ALTERED),
+        ("class M:\n    __contains__ = lambda s, o: True", "assert 4 in M()", ALTERED),
         ("class M:\n    __enter__ = lambda s: s\n    __exit__ = lambda s, *e: True", IN_BLOCK, "not reached"),
         ("class M: pass\nimport sys\nseen = sys._getframe(1)", "assert M() is not None", "_getframe"),
         ("class M: pass\nheld = len.__globals__", "assert M() is not None", "could reveal the tests"),
@@ -141,40 +142,40 @@ def test_an_infinite_result_is_only_itself() -> None:
         ),
         (MADE, SET_UP, "made like it"),
         (MADE, "a, b, c = V(V(1)), V((V(2), 3)), V(5)\nassert a in [b]", "made like it"),
-        (YES, "assert M() in (k * k for k in (3, 4))", "another value is expected"),
-        (YES, "import operator\nassert all(map(operator.eq, [M(), M()], [1, 2]))", "another value is expected"),
-        (YES, "assert M().__eq__(12)", "another value is expected"),
-        (YES, "assert all(a < b for a, b in [(M(), 3), (M(), 4)])", "another value is expected"),
-        (YES, "assert abs(M() / 12.5 - 1) < 1e-6", "another value is expected"),
-        (BELOW, "import pytest\nassert M() == pytest.approx(3.25)", "another value is expected"),
+        (YES, "assert M() in (k * k for k in (3, 4))", ALTERED),
+        (YES, "import operator\nassert all(map(operator.eq, [M(), M()], [1, 2]))", ALTERED),
+        (YES, "assert M().__eq__(12)", ALTERED),
+        (YES, "assert all(a < b for a, b in [(M(), 3), (M(), 4)])", ALTERED),
+        (YES, "assert abs(M() / 12.5 - 1) < 1e-6", ALTERED),
+        (BELOW, "import pytest\nassert M() == pytest.approx(3.25)", ALTERED),
         (
             BELOW,
             "import pytest\nassert [M(), M()] == pytest.approx([3.25, 4.5], abs=1e-3)",
-            "another value is expected",
+            ALTERED,
         ),
         (
             BELOW,
             OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5, delta=0.01)"),
-            "another value is expected",
+            ALTERED,
         ),
-        (BELOW, "assert abs(M() - 2.5) < 1e-6", "another value is expected"),
-        (YES, EXPECTING, "another value is expected"),
+        (BELOW, "assert abs(M() - 2.5) < 1e-6", ALTERED),
+        (YES, EXPECTING, ALTERED),
         (f"import codeop\n{NAMED}('x = 1\\n', '<tests>', 'exec')\nclass M: pass", "assert M() is not None", "compile"),
         (f"import functools, sys\n{HANDED}(sys._getframe)(0)\nclass M: pass", "assert M() is not None", "_getframe"),
         (f"import unittest\n{REACHED} = (-5, None, None)\nclass M: pass", "assert M() is not None", "__setattr__"),
         (
             YES,
             "def is_5(n): assert n == 5\ndef is_6(n): assert n == 6\nis_5(M())\nis_6(M())",
-            "another value is expected",
+            ALTERED,
         ),
-        (NUMBER, "assert abs(M() - 2.5) < 1e-6", "another value is expected"),
-        (NUMBER, "import pytest\nassert M() == pytest.approx(2.5)", "another value is expected"),
-        (NUMBER, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5)"), "another value is expected"),
-        ("class M:\n    __lt__ = lambda s, o: True", "assert M() < M()", "another value is expected"),
+        (NUMBER, "assert abs(M() - 2.5) < 1e-6", ALTERED),
+        (NUMBER, "import pytest\nassert M() == pytest.approx(2.5)", ALTERED),
+        (NUMBER, OF_UNITTEST.replace("Equal(M().x, 3)", "AlmostEqual(M(), 2.5)"), ALTERED),
+        ("class M:\n    __lt__ = lambda s, o: True", "assert M() < M()", ALTERED),
         (
             "class M:\n    __module__ = 'builtins'\n    __lt__ = __gt__ = lambda s, o: True",
             "assert M() < 3",
-            "another value is expected",
+            ALTERED,
         ),
         (INSIDE.format(NAMES) + "class M: pass", "run(lambda: M)\nassert M() == 3", ""),
         ("class M: pass\ndef look(f): return f.__code__", ASKING + "look(ask)\nassert M() is not None", "__getattr__"),
@@ -219,12 +220,12 @@ class Counted:
         return getattr(pool_of(), name)
 
 
-@pytest.mark.parametrize(("last", "runs"), [("5", 8), ("5 .n", 2)])
+@pytest.mark.parametrize(("read", "runs"), [("", 8), (".n", 2)])
 def test_objects_are_asked_about_other_values_in_more_runs_than_plain_answers(
-    last: str, runs: int, judged: Callable[..., CodeResult]
+    read: str, runs: int, judged: Callable[..., CodeResult]
 ) -> None:
     program = "class Money:\n    def __init__(s, n): s.n = n\n    __eq__ = lambda s, o: s.n == getattr(o, 'n', o)\n"
     pool = Counted()
-    tests = ["assert Money(4).n == 4", f"assert Money(5){last[1:]} == 5"]
+    tests = ["assert Money(4).n == 4", f"assert Money(5){read} == 5"]
     assert judged(program, pool=pool, tests=tests).passed == 2
     assert pool.runs == runs

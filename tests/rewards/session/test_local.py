@@ -44,13 +44,13 @@ def opened(pool: LocalPool, **job: object) -> Iterator[Session]:
 
 
 def processes_with(mark: str) -> list[str]:
-    found = []
+    processes = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             with contextlib.suppress(OSError):
                 if mark.encode() in (folder / "cmdline").read_bytes():
-                    found.append(folder.name)
-    return found
+                    processes.append(folder.name)
+    return processes
 
 
 def wait_until_there(mark: str, count: int = 1) -> None:
