@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import functools
 import math
 import random
 import secrets
@@ -51,6 +52,7 @@ _MAKING = _OF_ALL | _OF_FIRST | _DATES
 _LIBRARIES = words("pytest datetime dt decimal fractions collections math np numpy mock unittest")
 _SMALL = words("abs fabs hypot square sqrt round assertAlmostEqual")
 _CLOSE = words("isclose allclose array_equal")
+_NUMBER_OF = words("int float complex abs round len bool")
 _CONSTANTS = ("math.pi", "math.e", "math.tau")
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 _PARTS = (*_DISPLAYS, ast.Constant, ast.UnaryOp, ast.BinOp, ast.Starred, ast.Call, ast.Attribute, ast.Name)
@@ -98,7 +100,7 @@ def seen(node: ast.expr, asks: bool = True) -> ast.Call:
 def scheduled(ways: Sequence[Way], run: int) -> tuple[int, int]:
     """Returns which of the ways is gone in a run, and how often it has been gone before."""
     often = [at for at, way in enumerate(ways) if way.kind]
-    once = [at for at, way in enumerate(ways) if not way.kind][: 1 if often else _MOST_CONTRARY]
+    once = [at for at, way in enumerate(ways) if not way.kind][: 2 if often else _MOST_CONTRARY]
     slots = [*once, *(often[at % len(often)] for at in range(RUNS - len(once)))] if often else once
     if often and once:
         slots[0], slots[-1] = slots[-1], slots[0]  # what objects there are is seen in the first runs
@@ -169,6 +171,8 @@ class Ways:
                     and not find([left, *right], ast.Call, ast.Constant)
                 ):
                     turned.append(ast.Compare(seen(right[0]), ops, [seen(left)]))
+                asked = ast.Compare(seen(left), ops, [*map(seen, right)])
+                turned[1:1] = [_not(ast.BoolOp(ast.And(), [asked] * self._rng.choice((2, 3))))] * _only_asks(test)
                 return [*map(fixed, turned), *self._at_both_ends(test)]
             case ast.Compare(ops=ops, comparators=right):
                 sides = [side for operator, side in zip(ops, right, strict=True) if isinstance(operator, ast.Eq)]
@@ -237,7 +241,8 @@ class Ways:
             return [contrary] if self._denies_item else [contrary, strange]
         if isinstance(right, ast.List | ast.Tuple | ast.Set) and self._is_expected(right):
             return [fixed(ast.Compare(seen(left), [ast.In()], [ast.List([self._strange()], ast.Load())]), "~")]
-        others = ast.Compare(seen(left, False), [ast.In()], [judge_call("__strangers__", right)])
+        item = judge_call("__stranger__", left, right) if isinstance(right, ast.Name) else seen(left, False)
+        others = ast.Compare(item, [ast.In()], [judge_call("__strangers__", right)])
         return [contrary, fixed(others, "?")]
 
     def _at_both_ends(self, test: ast.expr, *, turned: bool = False) -> list[Way]:
@@ -307,13 +312,15 @@ class Ways:
             if id(leaf) in dated:  # where a month has 12 numbers
                 other: ast.expr = ast.Constant(near(_value(leaf), self._rng, trial))
             else:
-                other = self._other(_value(leaf), trial, is_near, whole, signed)
+                self.is_near = is_near and trial % RUNS in NEAR
+                other = self._other(_value(leaf), trial // len(order), whole, signed)
                 if (
                     self.is_near
                     and type(_value(leaf)) in _NUMBERS
                     and abs(_value(other) - _value(leaf)) <= 2 * tolerance
                 ):
-                    other = self._other(_value(leaf), trial, False, whole, signed)
+                    self.is_near = False
+                    other = self._other(_value(leaf), trial // len(order), whole, signed)
             self.leaf = at
             return _replaced(whole, leaf, other)
 
@@ -360,15 +367,15 @@ class Ways:
         parts = [each for each in ast.walk(node) if isinstance(each, ast.expr) and id(each) not in known]
         return all(isinstance(each, _PARTS) and not isinstance(each, ast.Name | ast.Attribute) for each in parts)
 
-    def _other(self, value: Any, trial: int, is_near: bool, whole: Any, signed: bool = False) -> ast.expr:
+    def _other(self, value: Any, trial: int, whole: Any, signed: bool) -> ast.expr:
         """Returns another value than an expected one, of the same type."""
-        self.is_near = is_near = is_near and trial % RUNS in NEAR
         numbers = [number for number in map(_value, find(whole, ast.expr)) if type(number) in _NUMBERS]
         most = max(map(abs, numbers), default=0)
         if value is None:
             return ast.Constant(self._rng.randrange(17, 99))
         for _ in range(_TRIES):
-            other = near(value, self._rng, trial, signed) if is_near else far(value, self._rng, trial, most, signed)
+            change = near if self.is_near else functools.partial(far, most=most)
+            other = change(value, self._rng, trial, signed=signed)
             if repr(other) not in self._standing:
                 break
         return ast.parse(repr(other), mode="eval").body
@@ -464,6 +471,13 @@ def _all_of(test: ast.Call, loop: Any, altered: ast.expr) -> ast.Call:
 def _can_be_turned(operators: Sequence[ast.cmpop]) -> bool:
     orders = all(isinstance(each, _ORDERS) for each in operators)
     return all(type(each) in _CONTRARY for each in operators) and (orders or len(operators) == 1)
+
+
+def _only_asks(test: ast.expr) -> bool:
+    """Returns whether a condition asks objects for numbers, or by attributes, and so may be asked again."""
+    calls = find(test, ast.Call)
+    acts = find(test, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.comprehension)
+    return not acts and all(isinstance(call.func, ast.Name) and call.func.id in _NUMBER_OF for call in calls)
 
 
 def _tolerance(call: ast.Call, most: float) -> float:

@@ -13,14 +13,16 @@ ALTERED = "it passes this test, too, when another value is expected"
 NEAR = (0, 3, 4)
 """The trials, of six, of values near an expected one: as many as the others, of odd steps and of even ones each."""
 _FAR = 17
+_PRIMES = 2 * 3 * 5 * 7
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def near(value: Any, rng: random.Random, trial: int, signed: bool = False) -> Any:
     """Returns another value of the same type and shape, in one of whose parts a little is changed.
 
-    Numbers of even trials are off by an odd number, those of odd trials by an even one. Where they are `signed`, some
-    are below the expected one and others above it, whatever it is.
+    Numbers of even trials are off by an odd number, those of odd trials by an even one, and no trial more often than
+    these by a multiple of another: an object that is a remainder equals half of them at most. Where numbers are
+    `signed`, some are below the expected one and others above it, whatever it is.
 
     Raises:
         TypeError: nothing is known of its type.
@@ -28,7 +30,7 @@ def near(value: Any, rng: random.Random, trial: int, signed: bool = False) -> An
     kind = type(value)
     sign = (1 if trial % 4 else -1) if signed else rng.choice((1, -1))
     if kind is int:
-        step = rng.choice((1, 3, 5)) + trial % 2
+        step = rng.choice((2, 4, 8) if trial % 2 else (1, 5, 7))
         return value + (step if 0 <= value < step and not signed else sign * step)
     if kind is float:
         return _other_float(value, rng, sign)
@@ -44,7 +46,7 @@ def far(value: Any, rng: random.Random, trial: int, most: float = 0, signed: boo
         if value - value != 0:
             return kind(1.5)
         step = (_FAR + 3 * abs(value) + 3 * most) * rng.uniform(1, 4)
-        step = int(step) // 2 * 2 + 1 + trial % 2
+        step = (int(step) // _PRIMES * _PRIMES + _PRIMES + 1) * (1 + trial % 2)
         return value + kind(-step if (signed and trial % 2) or (value < 0 and rng.random() < 0.5) else step)
     if kind is str:
         return value[::-1] + rng.choice(_LETTERS) + rng.choice(_LETTERS)

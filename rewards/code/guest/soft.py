@@ -103,6 +103,14 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
             return rng.randrange(10**6, 10**7) if number else object.__new__(type(value) if own else object)
         return value
 
+    def stranger(item: Any, holder: Any) -> Any:
+        """Returns what no container of the solution has that does not have everything, in place of plain data."""
+        is_plain = _is_plain(item)
+        if not is_plain or any(type(holder) is kind for kind in _HOLDING) or _is_plain(holder):
+            return seen(item, False)
+        note(False, asks=True)
+        return "".join(rng.choices("bcdfghjklmnpqrstvwxz", k=9)) if type(item) is str else object()
+
     def strangers(value: Any) -> Any:
         """Returns values of which none is in a container, or iterator, of the interpreter; any other one as it is."""
         if not any(type(value) is kind for kind in _HOLDING):
@@ -127,7 +135,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         times.clear()
         return noted
 
-    functions: tuple[Callable[..., Any], ...] = (soft, seen, first, second, strangers, yes, every)
+    functions: tuple[Callable[..., Any], ...] = (soft, seen, first, second, stranger, strangers, yes, every)
     judge: dict[str, Any] = {f"__{function.__name__}__": function for function in functions}
     return judge | {"__held__": ended}, notes
 
