@@ -23,9 +23,8 @@ from grpo.rewards.code.assertions import (
     failing_condition,
     is_unit,
 )
-from grpo.rewards.code.changing import related_names
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
-from grpo.rewards.code.syntax import FUNCTIONS, called, find, names_in, words
+from grpo.rewards.code.syntax import FUNCTIONS, called, find, names_in, related_names, words
 from grpo.rewards.code.ways import Way, Ways, fixed, judge_call, scheduled
 
 _EXPECTED_TO_FAIL = r"xfail|expectedFailure"

@@ -23,18 +23,8 @@ from grpo.rewards.code.assertions import (
     expects,
     failing_condition,
 )
-from grpo.rewards.code.changing import (
-    asked_twice,
-    given_names,
-    lone_methods,
-    pinned_names,
-    pinned_sides,
-    related_names,
-    wants_unequal,
-)
-from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, mentions, names_in
-
-_SIMPLE = (ast.Assert, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
+from grpo.rewards.code.functions import given_names, lone_methods
+from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, names_in, related_names
 
 
 @dataclass(slots=True)
@@ -53,7 +43,7 @@ class Prepared:
 
 
 class Instrument(ast.NodeTransformer):
-    """Rewrites assertions, and calls whose answers may not change.
+    """Rewrites assertions, and calls of functions beside which the tests run.
 
     Args:
         names: the globals of the solution, and what stands for them.
@@ -81,19 +71,13 @@ class Instrument(ast.NodeTransformer):
         functions: list[Any] = find(every, *FUNCTIONS)
         self._own = {node.name for node in functions}  # which may do something else than unittest's
         self._own |= EQUAL_METHODS if "addTypeEqualityFunc" in map(called, find(every, ast.Call)) else set()
-        self._reaching = set(names)  # with the functions of the tests that call the solution
-        for _ in functions:
-            self._reaching |= {node.name for node in functions if mentions(node, self._reaching)}
         self._forgiven = called_where_failing_is_expected(every)
         self._reached: dict[int, list[int]] = {}
         self._places = 0
         self._in_function = 0  # outside of functions; in one, the number of the assertion that it begins with, or -1
-        self._changing = self._free = self._caught = self._many_functions = False
+        self._caught = False
         self._related = related_names(every, self.names)  # they may have what the solution answered
         self._parameters: set[str] = set()  # of the functions around, in a test or beside it
-        self._asked_twice: set[str] = set()  # calls of the unit whose answers may differ
-        self._targets: set[str] | None = None  # of the innermost loop in an expression
-        self._pinned_names: set[str] = set()
         self._every, self._given = every, set[str]()
 
     def finished(self, count: int) -> Prepared:
@@ -124,14 +108,10 @@ class Instrument(ast.NodeTransformer):
         """Returns the statements of a unit, rewritten; `sure` where they run whenever the unit passes."""
         self._unit, self._assertions = number, []
         self._given = given_names(self._every) | given_names(body)
-        self._changing = wants_unequal(body, self._given)
-        self._many_functions = len({self._function(call) for call in find(body, ast.Call)} - {""}) > 1
-        self._asked_twice = asked_twice(body)
-        self._pinned_names = pinned_names(body)
         done = self._block(body, sure=sure and self._none_skipped)
         if self._assertions and not any(self._assertions):
             self.prepared.reaching.append(number)
-        self._unit, self._changing, self._many_functions = -1, False, False
+        self._unit = -1
         return done
 
     def _block(self, body: list[ast.stmt], *, sure: bool) -> list[ast.stmt]:
@@ -142,50 +122,6 @@ class Instrument(ast.NodeTransformer):
             done.extend(result if isinstance(result, list) else [result])
         self._sure = False
         return done
-
-    def visit(self, node: ast.AST) -> Any:
-        """Rewrites a node.
-
-        Answers may differ within a statement that wants that, and from one statement to the next where their unit does.
-        A statement that calls one function of the solution may change what the others answer.
-        """
-        if not isinstance(node, _SIMPLE):
-            return super().visit(node)
-        outer = self._free
-        names = {self._function(call) for call in find(node, ast.Call)} - {""}
-        self._free = self._changing and wants_unequal([node], self._given)
-        done = super().visit(node)
-        self._free = outer
-        if not self._changing and not (self._many_functions and names):
-            return done
-        forgets = self.call("__forget__", *([] if self._changing else sorted(names)))
-        return [*(done if isinstance(done, list) else [done]), ast.Expr(forgets)]
-
-    def _function(self, node: ast.Call) -> str:
-        """Returns the name of a function, or class, of the solution that a call calls, "" for any other call."""
-        own = called_by_name(node) in self.names or ast.unparse(node.func) in self._methods
-        own = own or (isinstance(node.func, ast.Attribute) and self._is_made_anew(node.func.value))
-        return called(node) if own else ""
-
-    def visit_For(self, node: Any) -> Any:
-        """Rewrites a loop; answers may differ from one time to the next."""
-        self.generic_visit(node)
-        node.body = [ast.Expr(self.call("__forget__")), *node.body]
-        return node
-
-    visit_AsyncFor = visit_While = visit_For  # noqa: N815 - the names that `ast` looks for
-
-    def visit_ListComp(self, node: Any) -> Any:
-        """Rewrites a loop in an expression; a call that is the same each time may have other answers each time."""
-        outer, targets = self._targets, set(names_in([each.target for each in node.generators]))
-        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        own = not find(parts, ast.Compare) or not targets & set(names_in(node, ast.Load))
-        self._targets = targets if own else None
-        self.generic_visit(node)
-        self._targets = outer
-        return node
-
-    visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp  # noqa: N815
 
     def visit_FunctionDef(self, node: Any) -> Any:
         """Rewrites a function of the tests; one that is left before its first assertion is noticed."""
@@ -220,12 +156,6 @@ class Instrument(ast.NodeTransformer):
         return [node, self._passed(sure)] if expected and self._unit >= 0 else node
 
     visit_AsyncWith = visit_With  # noqa: N815
-
-    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
-        """Rewrites an assignment; what is only compared with known values may change."""
-        pinned = isinstance(node.targets[0], ast.Name) and node.targets[0].id in self._pinned_names
-        node.value = self._direct(node.value) if pinned else self.visit(node.value)
-        return node
 
     def visit_If(self, node: ast.If) -> ast.stmt:
         """Rewrites a condition; one on which the test fails is an assertion."""
@@ -285,19 +215,14 @@ class Instrument(ast.NodeTransformer):
                 return self.visit_Assert(ast.Assert(condition, None))
             self.generic_visit(node)
             return [node, self._passed(sure)]
-        reaches = mentions(call, self._reaching)
         self.generic_visit(node)
-        forgets = isinstance(call, ast.Call) and self._unit >= 0 and (not self._split or reaches)
-        return [node, ast.Expr(self.call("__forget__"))] if forgets else node
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        free, function = self._free, self._function(node)
-        free |= self._targets is not None and not mentions(node, self._targets)
-        text = ast.unparse(node)
+        own = called_by_name(node) in self.names or ast.unparse(node.func) in self._methods
+        own = own or (isinstance(node.func, ast.Attribute) and self._is_made_anew(node.func.value))
         self.generic_visit(node)
-        if free or self._unit < 0 or not (node.args or node.keywords):
-            return node
-        if not function or text in self._asked_twice:
+        if self._split or not own or called(node)[:1].isupper() or not (node.args or node.keywords):
             return node
         asked = self.call("__ask__", node.func, *node.args)
         asked.keywords = node.keywords
@@ -308,7 +233,7 @@ class Instrument(ast.NodeTransformer):
         return isinstance(node, ast.Call) and not (node.args or node.keywords) and called_by_name(node) in self.names
 
     def _asserted(self, test: ast.expr) -> ast.expr:
-        """Returns the condition of an assertion; answers may change that alone are compared with a known value."""
+        """Returns the condition of an assertion; what is expected is computed before a call may empty it."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             test.values = [self._asserted(value) for value in test.values]
             return test
@@ -317,28 +242,9 @@ class Instrument(ast.NodeTransformer):
             right = test.comparators[0]
             if find(right, ast.Call) and called(right) != "len" and set(names_in(right)) <= own:
                 sides = [ast.keyword("right", self.visit(right)), ast.keyword("left", self.visit(test.left))]
-                return ast.Call(ast.Constant("__equal__"), [], sides)  # a call may empty what is expected of it
-        if isinstance(test, ast.Compare) and pinned_sides(test):
-            test.left, test.comparators = self._direct(test.left), [self._direct(test.comparators[0])]
-            return test
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            test.operand = self._direct(test.operand)
-            return test
-        return self._direct(test)
-
-    def _direct(self, node: ast.expr) -> ast.expr:
-        """Returns what is compared with a known value: answers that are all of it, or items of it, may change."""
-        if isinstance(node, ast.List | ast.Tuple):
-            node.elts = [self._direct(each) for each in node.elts]
-        elif isinstance(node, ast.ListComp):
-            node.elt, node.generators = self._direct(node.elt), [self.visit(each) for each in node.generators]
-        elif isinstance(node, ast.Attribute):
-            node.value = self.visit(node.value)
-        elif isinstance(node, ast.Call) and self._function(node):
-            self.generic_visit(node)
-        else:
-            node = self.visit(node)
-        return node
+                return ast.Call(ast.Constant("__equal__"), [], sides)
+        done: ast.expr = self.visit(test)
+        return done
 
 
 def _begins_with_assertion(body: list[ast.stmt]) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable
+import builtins
+import copy
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from grpo.rewards.code.guest.plain import NotPlain, encode
@@ -68,3 +70,26 @@ def _is_cheap(node: ast.AST) -> bool:
         return isinstance(node.op, ast.Add | ast.Sub) or numbers or most <= _LARGEST_FACTOR
     known = ast.Constant | ast.List | ast.Tuple | ast.Dict | ast.Set | ast.Starred | ast.UnaryOp
     return isinstance(node, known | ast.expr_context | ast.operator | ast.unaryop)
+
+
+def assigned_once(body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """Returns the names that are given one value, with that value as it stood in the tests."""
+    stored = names_in(body, ast.Store)
+    single = [node for node in find(body, ast.Assign) if len(node.targets) == 1]
+    values = {ast.unparse(node.targets[0]): copy.deepcopy(node.value) for node in single}
+    return {name: value for name, value in values.items() if stored.count(name) == 1}
+
+
+def related_names(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]:
+    """Returns the names that stand in a statement with the solution, or with another such name."""
+    heads: list[Any] = [[node.target, node.iter] for node in find(every, ast.For, ast.AsyncFor)]  # type: ignore[attr-defined]
+    heads += [node.items for node in find(every, ast.With, ast.AsyncWith)]  # type: ignore[attr-defined]
+    groups = [
+        set(names_in(each)) - vars(builtins).keys()
+        for each in (*find(every, ast.Assert, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr), *heads)
+    ]
+    related, before = set(names), 0
+    while before < len(related):
+        before = len(related)
+        related.update(*(group for group in groups if group & related))
+    return related

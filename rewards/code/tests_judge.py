@@ -17,6 +17,7 @@ import hashlib
 import json
 import secrets
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,9 +25,11 @@ from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
 from grpo.rewards.code.altered import MAKING, altered_tests
+from grpo.rewards.code.functions import open_tests
 from grpo.rewards.code.guest.made import MADE_ALIKE
 from grpo.rewards.code.guest.near import ALTERED
 from grpo.rewards.code.guest.soft import OBJECTS, REACHED
+from grpo.rewards.code.guest.units import CHANGING
 from grpo.rewards.code.guest_program import guest_job
 from grpo.rewards.code.results import (
     OUTCOME_OF_JOB,
@@ -40,6 +43,7 @@ from grpo.rewards.code.results import (
 from grpo.rewards.code.tests_plan import Plan
 from grpo.rewards.code.ways import RUNS
 
+REMEMBERING = -2
 _MOST_ENDS = 4
 _FEWEST = 3  # numbers of which most may not hold
 _TESTS_OWN_SECONDS = 20.0
@@ -54,14 +58,30 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         TransientError: a sandbox failed.
         UnusableTests: the tests cannot be judged.
     """
-    result, _ = await _judged(pool, program, plan, allowance)
+    result, seen = await _judged(pool, program, plan, allowance)
     tests = list(result.tests)
-    if plan.kind == "objects" and (result.passed == result.count or (result.passed and not allowance.stop)):
-        for unit, why in (await _doubts(pool, program, plan, allowance)).items():
+    if result.passed == result.count or (result.passed and not allowance.stop):
+        doubts = await _changing(pool, program, plan, allowance, seen.asked)
+        if plan.kind == "objects" and (not allowance.stop or not doubts):
+            doubts |= await _doubts(pool, program, plan, allowance)
+        for unit, why in doubts.items():
             if unit < len(tests) and tests[unit].passed:
                 tests[unit] = UnitResult("wrong_answer", why)
     result = replace(result, tests=tuple(tests))
     return result.until_failure() if allowance.stop else result
+
+
+async def _changing(
+    pool: SandboxPool, program: str, plan: Plan, allowance: Allowance, asked: list[Any]
+) -> dict[int, str]:
+    """Returns the units that fail where functions answer as they first do, to calls in another order, and the reason.
+
+    Calls that are given what may be an answer, such as the number of an account, keep their place.
+    """
+    if not plan.stateless or not open_tests(plan.source, _functions(plan)):
+        return {}
+    result, _ = await _judged(pool, program, plan, replace(allowance, stop=False), run=REMEMBERING, asked=asked)
+    return {unit: CHANGING for unit, test in enumerate(result.tests) if test.reason == CHANGING}
 
 
 async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> dict[int, str]:
@@ -72,8 +92,8 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
     allowance = replace(allowance, stop=False)
     held = _Held()
     for run in range(RUNS):
-        _, notes = await _judged(pool, program, plan, allowance, run=run)
-        held.add(notes)
+        _, seen = await _judged(pool, program, plan, allowance, run=run)
+        held.add(seen.notes)
         if run + 1 >= altered_tests(plan.source, plan.names, 0)[1] and not held.objects:
             break
     doubts = dict.fromkeys(held.units(), ALTERED)
@@ -83,6 +103,11 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
         units = {unit for unit, test in enumerate(result.tests) if test.reason == MADE_ALIKE}
         doubts |= dict.fromkeys(units, MADE_ALIKE) if len(result.tests) - 1 in units else {}
     return doubts
+
+
+def _functions(plan: Plan) -> tuple[str, ...]:
+    """Returns the names by which tests call the functions of a solution."""
+    return (*plan.names, "candidate")
 
 
 class _Held:
@@ -131,24 +156,33 @@ def _is_most(held: list[bool]) -> bool:
 
 
 async def _judged(
-    pool: SandboxPool, program: str, plan: Plan, allowance: Allowance, *, run: int | None = None
-) -> tuple[CodeResult, dict[int, list[dict[str, int]]]]:
-    """Judges a solution once; returns the result and, by the units, what they noted each time they ran.
+    pool: SandboxPool,
+    program: str,
+    plan: Plan,
+    allowance: Allowance,
+    *,
+    run: int | None = None,
+    asked: Sequence[Any] = (),
+) -> tuple[CodeResult, _Report]:
+    """Judges a solution once; returns the result and what was seen besides.
 
-    `run`: the number of a run in which what the tests expect is altered. A unit of MAKING passes unless all objects of
-    a class are equal.
+    Args:
+        run: the number of a run in which what the tests expect is altered. A unit of MAKING passes unless all objects
+            of a class are equal; of REMEMBERING unless it fails where equal calls get the first answer.
+        asked: the calls that are made before.
     """
     tests: list[UnitResult] = []
-    notes: dict[int, list[dict[str, int]]] = {}
+    seen = _Report()
     long: set[int] = set()
     tried: set[int] = set()
     ends = 0
     while True:
         first = len(tests)
         async with retry_lock() if first in tried else contextlib.nullcontext():
-            one = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1, run)
+            one = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1, run, tuple(asked))
             report = await one.report(pool)
-        notes |= report.notes
+        seen.notes |= report.notes
+        seen.asked += report.asked
         if report.starved and first + len(report.tests) - 1 not in tried:
             tried.add(first + max(0, len(report.tests) - 1))
             tests.extend(report.tests[:-1])
@@ -165,7 +199,7 @@ async def _judged(
             if run is None:
                 await _hold_to_limit(pool, tests, long, one)
             assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
-            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), notes
+            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), seen
 
 
 async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[int], run: _Run) -> None:
@@ -196,6 +230,7 @@ class _Report:
         waited: how long the solution waited for one, in seconds, or None where that is not known.
         long: the units that took more time on the clock than they may take of the processor.
         notes: by the units, what they noted each time they ran.
+        asked: the calls of functions, in the form of plain data.
         cpu: processor time that the solution used in all, in seconds.
     """
 
@@ -206,6 +241,7 @@ class _Report:
     waited: float | None = None
     long: set[int] = field(default_factory=set)
     notes: dict[int, list[dict[str, int]]] = field(default_factory=dict)
+    asked: list[Any] = field(default_factory=list)
     cpu: float = 0.0
     degraded: tuple[str, ...] = ()
 
@@ -226,6 +262,7 @@ class _Run:
     allowance: Allowance
     patience: int
     number: int | None = None
+    asked: tuple[Any, ...] = ()
     last: int = -1
     exactly: float = 0.0
 
@@ -250,6 +287,8 @@ class _Run:
         for kind, *parts in lines:
             if kind == "unjudged":
                 raise UnusableTests(parts[0])
+            if kind == "asked":
+                report.asked += parts[0]
             if kind == "unit":
                 ended = _ended(parts[1], parts[2], peer, self.allowance)
                 if parts[3] > self.allowance.seconds * _INEXACT + _TICK and not self.exactly:
@@ -259,6 +298,14 @@ class _Run:
                 report.starved = parts[1] == "late" and starved(peer, result, self.allowance, self.patience)
         _conclude(report, lines[-1] if lines else ["silent"], result, peer, self.allowance, self.patience)
         return report
+
+    def _source(self) -> str:
+        """Returns the tests of this run."""
+        if self.number is None:
+            return self.plan.source
+        if self.number == REMEMBERING:
+            return open_tests(self.plan.source, _functions(self.plan))
+        return altered_tests(self.plan.source, self.plan.names, self.number)[0]
 
     def _pair(self, pool: SandboxPool) -> Job:
         """Returns the trusted side, with the side of the solution as its peer.
@@ -270,11 +317,12 @@ class _Run:
         """
         plan, allowance, prepared = self.plan, self.allowance, self.plan.prepared
         last = plan.units - 1 if self.last < 0 else self.last
-        run = {"first": self.first, "last": last, "run": -1 if self.number is None else self.number}
-        run["makes"] = self.number == MAKING
+        number = -1 if self.number in (None, REMEMBERING) else self.number
+        run: dict[str, Any] = {"first": self.first, "last": last, "run": number, "asked": self.asked}
+        run |= {"makes": self.number == MAKING, "remembers": self.number == REMEMBERING}
         tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
         tests |= {name: getattr(plan, name) for name in ("setup", "names", "modules", "pytest")}
-        tests["source"] = plan.source if self.number is None else altered_tests(plan.source, plan.names, self.number)[0]
+        tests["source"] = self._source()
         keeping = {
             "stop": allowance.stop,
             "token": secrets.token_hex(16),
@@ -294,7 +342,8 @@ class _Run:
         if plan.kind == "calls":
             theirs |= {"setup": plan.setup, "names": plan.names}
             peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)
-            trusted = {**tests, **keeping, "numbers": plan.numbers, "in_place": plan.in_place}
+            trusted = {**tests, **keeping, "numbers": plan.numbers}
+            trusted["in_place"] = plan.in_place and self.number is None
             return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)
         theirs |= {"token": keeping["token"], "draws": _draws_of(self.program, plan.source)}
         peer = guest_job(pool, "together", {**tests, **theirs}, limits=limits, profile=profile)

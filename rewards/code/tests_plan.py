@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from grpo.rewards.code.assertions import denies, expects_or_asserts
+from grpo.rewards.code.functions import has_state
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 from grpo.rewards.code.instrument import Instrument, Prepared
 from grpo.rewards.code.names import free_names, missing_imports, mutates, solution_aliases, wanted_names
@@ -52,6 +53,7 @@ class Plan:
         makes: tests make objects of the solution of values.
         numbers: the tests say nothing of what is not a number.
         in_place: what a call does to its arguments matters.
+        stateless: the tests show no sign that an answer depends on more than the arguments.
     """
 
     kind: Kind
@@ -66,6 +68,7 @@ class Plan:
     makes: bool = False
     numbers: bool = True
     in_place: bool = False
+    stateless: bool = False
 
 
 @functools.lru_cache(maxsize=4096)
@@ -94,7 +97,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     by_pytest = _needs_pytest(every, names)
     methods = set() if by_pytest else _methods_of_new(every, names)
     if methods:  # `Solution().f` is a function like any other
-        bodies = [[_Methods().visit(node) for node in body] for body in bodies]
+        bodies = [[_Methods(methods).visit(node) for node in body] for body in bodies]
         every = [*leading, *(statement for body in bodies for statement in body)]
         names = names - {"Solution"} | methods
     asserts = _asserts_something(every)  # before they are rewritten
@@ -103,7 +106,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
     if split and "." in entry_point:
         entry_point = entry_point.rpartition(".")[2].strip()  # a method of a new object each time
         names = {entry_point}
-    in_place = mutates(every, names)
+    in_place, stateless = mutates(every, names), not has_state(every, {*names, "candidate"})
     stand_ins = {*names, *solution_aliases(every), *({"candidate"} if entry else ())}
     instrument = Instrument(stand_ins, every, split=split, sure=sure)
     items: dict[str, int] = {}
@@ -133,6 +136,7 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         bool(classes) and not denies(every, ast.NotEq, ast.Eq, "assertNotEqual"),
         _NOT_A_NUMBER.search(" ".join((*tests, before))) is None,
         in_place,
+        stateless,
     )
 
 
@@ -154,7 +158,16 @@ def _methods_of_new(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
 
 
 class _Methods(ast.NodeTransformer):
-    """Writes `f` for `Solution().f`."""
+    """Writes `f` for `Solution().f`, and imports these functions in place of the class."""
+
+    def __init__(self, methods: Collection[str]) -> None:
+        self._methods = sorted(methods)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
+        if node.module in SOLUTION_MODULES and any(alias.name == "Solution" for alias in node.names):
+            kept = [alias for alias in node.names if alias.name != "Solution"]
+            node.names = [*kept, *(ast.alias(name) for name in self._methods)]
+        return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo.rewards.code.assertions import denies
-from grpo.rewards.code.changing import assigned_once
 from grpo.rewards.code.guest.near import NEAR, far, near
-from grpo.rewards.code.syntax import called, called_by_name, find, names_in, words
+from grpo.rewards.code.syntax import assigned_once, called, called_by_name, find, names_in, words
 
 _SECRET = secrets.token_hex(8)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -164,7 +163,7 @@ class Ways:
                 contraries = [[_CONTRARY[type(each)]() for each in ops]]
                 if isinstance(ops[0], ast.Lt | ast.Gt):  # a < b, which is neither a > b nor a >= b
                     contraries.append([ast.GtE() if isinstance(each, ast.Lt | ast.LtE) else ast.LtE() for each in ops])
-                turned = [ast.Compare(seen(left), each, [*map(seen, right)]) for each in contraries]
+                turned: list[ast.expr] = [ast.Compare(seen(left), each, [*map(seen, right)]) for each in contraries]
                 if (
                     len(ops) == 1
                     and isinstance(ops[0], ast.Lt | ast.Gt)
@@ -454,8 +453,8 @@ def _not_unequal(altered: Any) -> Any:
 
 
 def _among(values: list[ast.expr], at: int) -> Callable[[ast.expr], ast.Call]:
-    """Returns what puts another condition in the place of one of several that are to hold."""
-    return lambda altered: _every([*values[:at], altered, *values[at + 1 :]])
+    """Returns what asks for another condition in place of one of several that are to hold, after those before."""
+    return lambda altered: _every([*values[:at], altered])
 
 
 def _every(values: list[ast.expr]) -> ast.Call:
@@ -475,9 +474,9 @@ def _can_be_turned(operators: Sequence[ast.cmpop]) -> bool:
 
 def _only_asks(test: ast.expr) -> bool:
     """Returns whether a condition asks objects for numbers, or by attributes, and so may be asked again."""
-    calls = find(test, ast.Call)
+    names = {called_by_name(call) for call in find(test, ast.Call)}
     acts = find(test, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.comprehension)
-    return not acts and all(isinstance(call.func, ast.Name) and call.func.id in _NUMBER_OF for call in calls)
+    return not acts and all(name in _NUMBER_OF or name[:1].isupper() for name in names)
 
 
 def _tolerance(call: ast.Call, most: float) -> float:

@@ -52,6 +52,8 @@ class Keeper:
             self._began = self._channel.grant(self._given.seconds)
         elif kind == "end":
             return self._ended(*parts)
+        elif kind == "asked":
+            self._report([kind, *parts])
         else:
             self._report(["load" if kind == "failed" else kind, *parts])
             self.over = True

@@ -34,8 +34,9 @@ from grpo.rewards.code.guest.customs import (
 )
 from grpo.rewards.code.guest.guard import install, looks_around
 from grpo.rewards.code.guest.made import MADE_ALIKE, making
+from grpo.rewards.code.guest.plain import decode
 from grpo.rewards.code.guest.soft import softening
-from grpo.rewards.code.guest.units import Stop, asking, asserting, is_skip, same
+from grpo.rewards.code.guest.units import CHANGING, Stop, asserting, is_skip, remembering, same
 
 Say = Callable[[list[Any]], Any]
 _TEST_FILE = "test_solution.py"
@@ -125,7 +126,7 @@ def main(descriptor: int) -> None:
             own |= {getattr(node, "asname", None) or node.name for node in named}
         return next((name for name in changed if name not in own), "")
 
-    def begin(forget: Callable[[], None]) -> None:
+    def begin() -> None:
         nonlocal replaced, known
         if not known:  # pytest itself has begun, and what the tests replace themselves is not watched
             held = {name: value for name, value in vars(tests).items() if isinstance(value, type)}
@@ -133,14 +134,19 @@ def main(descriptor: int) -> None:
             others = [name for name in libraries if name.rpartition(".")[2] not in changed_by_tests]
             replaced = _watching(runner) if patching else _watching(others, classes)
             known = dict(space)
-        forget()
         refused.clear()
         signal.setitimer(signal.ITIMER_PROF, given.seconds)
 
     def failure() -> tuple[str, str]:
         return ("failed", looked()) if refused else ("", "")
 
-    side = types.SimpleNamespace(begin=begin, failure=failure, is_raised=_is_of_solution, other="")
+    ask, asked = remembering(given.remembers)
+    side = types.SimpleNamespace(
+        begin=begin, failure=failure, is_raised=_is_of_solution, other="", ask=ask, asked=asked
+    )
+    for name, args, named in random.sample(given.asked, len(given.asked)):
+        with contextlib.suppress(Exception):
+            ask(space[name], *map(decode, args), **{key: decode(value) for key, value in named.items()})
     side.forbidden_change = lambda: f"it changes {name}" if (name := replaced() or given_anew()) else ""
     run_tests(given, say, tests, side)
 
@@ -189,12 +195,11 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         given: the orders.
         say: tells the keeper something and returns its reply.
         tests: the module in which the tests run, with what they use.
-        side: what depends on where the solution is: `begin` of a unit, with what forgets the answers before;
-            `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`, what was changed
-            that may not be; `is_raised`, whether the solution raised an exception; `other`, what it answered that is no
-            plain data.
+        side: what depends on where the solution is: `begin` of a unit; `ask`, which calls a function, and what was
+            `asked`; `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`, what
+            was changed that may not be; `is_raised`, whether the solution raised an exception; `other`, what it
+            answered that is no plain data.
     """
-    ask, has_changed, forget = asking(answers_count=given.run < 0)
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     running: list[int] = []  # units, one within the other
     skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
@@ -207,9 +212,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
     def begin(unit: int) -> bool:
         if not given.first <= unit <= given.last:
             return False
-        side.begin(forget)
+        side.begin()
         if not running:
-            has_changed()
             held()
             begin_assertions()
         running.append(unit)
@@ -227,6 +231,9 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             how, why = ("failed", MADE_ALIKE) if are_alike() else ("passed", "")
         elif given.run >= 0:  # whether the tests pass has been seen before
             how, why = "passed", ""
+        elif given.remembers:
+            fails = bool(how and how != "passed") or (error is not None and not is_skip(error))
+            how, why = ("failed", CHANGING) if fails else ("passed", "")
         elif skips and error is not None and is_skip(error) and not side.is_raised(error) and skips_by(error):
             how = "passed"
         elif error is not None and not how:
@@ -236,15 +243,13 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         elif not how:
             fault = side.forbidden_change() or fault_of(unit)
             how, why = ("failed", fault) if fault else ("passed", "")
-        if has_changed() and how == "failed":
-            why = "equal calls give different answers, of which the first counts"
         if not say(["end", how, why, held()]):
             raise Stop
 
     judge, held = softening(given.run)
     made, are_alike = making()
     judge |= made
-    judge |= {"__begin__": begin, "__ended__": ended, "__ask__": ask, "__forget__": forget}
+    judge |= {"__begin__": begin, "__ended__": ended, "__ask__": side.ask}
     judge |= {"__true__": true, "__enter__": enter, "__equal__": lambda left, right: left == right}
     try:
         with warnings.catch_warnings():
@@ -258,6 +263,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             trouble = _run_pytest(code, tests, given, skips, skips_by, begin, ended, side.is_raised)
         else:
             exec(code, space)
+        if side.asked and not trouble:
+            say(["asked", side.asked])
         say(["broken", trouble] if trouble else ["done"])
     except Stop:
         say(["stopped"])

@@ -1,21 +1,23 @@
 """Defines what prepared tests call while they run unit by unit, and compares results that came from JSON.
 
 The prepared source (`grpo.rewards.code.instrument`) calls `__begin__` and `__ended__` around each unit, `__ask__`
-for calls whose answers may not change within a unit, and `__true__` for what an assertion found.
+for calls of functions, and `__true__` for what an assertion found.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
-from grpo.rewards.code.guest.customs import MODULE
 from grpo.rewards.code.guest.plain import NotPlain, decode, encode
 
+CHANGING = "its answers depend on what it was asked before"
+_MOST_CALLS, _LONGEST_CALL = 1000, 2000
 _INFINITE = float("inf")
 
 
@@ -30,55 +32,64 @@ def is_skip(error: BaseException | None) -> bool:
     return isinstance(error, tuple(kind for kind in kinds if isinstance(kind, type)))
 
 
-def asking(*, answers_count: bool = True) -> tuple[Callable[..., Any], Callable[[], bool], Callable[..., None]]:
-    """Returns `__ask__`, what says whether equal calls gave different answers, and `__forget__`.
+def recording() -> tuple[list[Any], Callable[[list[Any]], None], Callable[[Any], None]]:
+    """Returns calls that are recorded, what records one, and what is told each answer, all in the form of plain data.
 
-    Every call runs, and the first answer to equal calls counts: what is made alike is alike. Once they differ, other
-    calls run twice, so that answers that alternate fall out of step with the tests. In altered tests no answer counts.
+    A call that is given what was answered before, such as the number of an account, is none that can be made first.
     """
-    answers: dict[tuple[str, str], Any] = {}
-    changed: list[bool] = []
+    calls: list[Any] = []
+    answers: set[str] = set()
+
+    def record(call: list[Any]) -> None:
+        _, args, named = call
+        texts = [*map(repr, (*args, *named.values()))]
+        if len(calls) < _MOST_CALLS and sum(map(len, texts)) < _LONGEST_CALL and not answers.intersection(texts):
+            calls.append(call)
+
+    def answered(answer: Any) -> None:
+        answers.add(repr(answer))
+
+    return calls, record, answered
+
+
+def remembering(remembers: bool) -> tuple[Callable[..., Any], list[Any]]:
+    """Returns `__ask__`, which calls a function, and the calls with plain data that were recorded.
+
+    If it `remembers`, the first answer to a call is the answer to all that are equal.
+    """
+    answers: dict[str, Any] = {}
+    awaited: set[str] = set()
+    calls, record, answered = recording()
 
     def ask(function: Any, *args: Any, **named: Any) -> Any:
         try:
-            if not answers_count:
-                forget()
-            question = str(getattr(function, "__name__", id(function))), repr(encode([args, sorted(named.items())]))
+            name = str(getattr(function, "__name__", id(function)))
+            call = [name, [*map(encode, args)], {key: encode(value) for key, value in named.items()}]
         except (NotPlain, RecursionError, TypeError):
             return function(*args, **named)
-        if changed and question not in answers:
-            function(*args, **named)
+        question = repr(call)
+        if question in answers:
+            return again(decode(answers[question])) if question in awaited else decode(answers[question])
+        record(call)
         result = function(*args, **named)
         return later(question, result) if isinstance(result, types.CoroutineType) else first(question, result)
 
-    def first(question: tuple[str, str], result: Any) -> Any:
-        try:
-            held = vars(result) if type(result).__module__ == MODULE else None
-            answer = encode(result if held is None else held)
-        except (NotPlain, RecursionError, TypeError):
-            return result
-        before = answers.setdefault(question, answer)
-        if before == answer:
-            return result
-        changed.append(True)
-        if held is None:
-            return decode(before)
-        held.update(decode(before))
+    def first(question: str, result: Any) -> Any:
+        with contextlib.suppress(NotPlain, RecursionError, TypeError):
+            answer = encode(result)
+            answered(answer)
+            if remembers:
+                answers[question] = answer
         return result
 
-    async def later(question: tuple[str, str], coroutine: Any) -> Any:
+    async def later(question: str, coroutine: Any) -> Any:
+        awaited.add(question)
         return first(question, await coroutine)
 
-    def forget(*kept: str) -> None:
-        for question in [each for each in answers if each[0] not in kept]:
-            del answers[question]
+    async def again(answer: Any) -> Any:
+        return answer
 
-    def has_changed() -> bool:
-        before = bool(changed)
-        changed.clear()
-        return before
-
-    return ask, has_changed, forget
+    return ask, calls
 
 
 def asserting(

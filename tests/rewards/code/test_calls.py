@@ -190,7 +190,7 @@ def test_other_numbers_are_off_by_odd_numbers_as_often_as_by_even_ones() -> None
         (
             "k = 0\ndef f(n):\n    global k\n    k += 1\n    return 0 if k % 2 else n",
             "for n in (10, 17):\n    assert f(n) ** 2 <= n < (f(n) + 1) ** 2",
-            "equal calls",
+            "its answers depend on what it was asked before",
         ),
         (
             "def f(n): return undefined",
