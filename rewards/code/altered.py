@@ -23,7 +23,6 @@ from grpo.rewards.code.assertions import (
     failing_condition,
     is_unit,
 )
-from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 from grpo.rewards.code.syntax import FUNCTIONS, called, find, names_in, related_names, words
 from grpo.rewards.code.ways import Way, Ways, fixed, judge_call, scheduled
 
@@ -36,7 +35,6 @@ _INVERSES = {"assertIsInstance": "assertNotIsInstance", "assertRegex": "assertNo
 _INVERSES |= {"assertIsNone": "assertIsNotNone", "assert_called": "assert_not_called"}
 _INVERSES |= {other: name for name, other in _INVERSES.items()} | {"assert_called_once": "assert_not_called"}
 
-MAKING = -1
 _ERRORS = ("BufferError", "FloatingPointError", "ReferenceError", "EOFError", "TabError", "BlockingIOError")
 _WARNINGS = ("BytesWarning", "UnicodeWarning", "EncodingWarning", "ImportWarning")
 _DECIDING = {"__yes__", "__first__", "__second__", "__stranger__", "__strangers__"}  # whether something is asked
@@ -49,12 +47,12 @@ def altered_tests(source: str, names: tuple[str, ...], run: int) -> tuple[str, i
     Args:
         source: the tests, with what the judge has put into them.
         names: the globals of the solution.
-        run: the number of the run, or MAKING, where the judge notices of what objects are made.
+        run: the number of the run.
     """
     every = ast.parse(source).body
-    change = Making(names) if run == MAKING else Altering(every, names, run)
+    change = Altering(every, names, run)
     done = ast.Module([change.visit(node) for node in every], [])
-    return ast.unparse(ast.fix_missing_locations(done)), getattr(change, "most_ways", 1)
+    return ast.unparse(ast.fix_missing_locations(done)), change.most_ways
 
 
 class Altering(ast.NodeTransformer):
@@ -226,53 +224,6 @@ def _surrounded(soft: ast.Call, assertion: ast.stmt) -> ast.stmt:
     attempt.handlers[0].body = [ast.Expr(judge_call("__held__", ast.Name("__failure__", ast.Load())))]
     attempt.orelse = [ast.Expr(judge_call("__held__", None))]
     return frame  # type: ignore[no-any-return]
-
-
-class Making(ast.NodeTransformer):
-    """Has the judge notice of what tests make objects of the solution, and which they compare."""
-
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = frozenset((*names, *SOLUTION_MODULES))
-
-    def visit_Assert(self, node: ast.Assert) -> ast.Assert:
-        """Notices what is compared, where nothing but the truth of that matters."""
-        self.generic_visit(node)
-        node.test = self._compared(node.test)
-        return node
-
-    def _compared(self, node: ast.expr) -> ast.expr:
-        match node:
-            case ast.BoolOp():
-                node.values = [self._compared(each) for each in node.values]
-            case ast.Compare(ops=[ast.Eq()], left=left, comparators=[right]):
-                return judge_call("__alike__", left, right)
-            case ast.Compare(ops=[ast.In()], left=left, comparators=[right]):
-                return judge_call("__among__", left, right)
-            case ast.Call(args=[ast.GeneratorExp() | ast.ListComp() as loop]) if called(node) in ("all", "any"):
-                loop.elt = self._compared(loop.elt)
-            case ast.Call(func=ast.Constant(value="__true__"), args=[test, *rest]):
-                return judge_call("__true__", self._compared(test), *rest)
-            case ast.Call(func=ast.Constant(value="__equal__"), keywords=sides):
-                return judge_call("__alike__", *(each.value for each in sides[::-1]))
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Notices what objects are made of."""
-        self.generic_visit(node)
-        asked = isinstance(node.func, ast.Constant) and node.func.value == "__ask__"
-        root: ast.AST = node.args[0] if asked else node.func
-        while isinstance(root, ast.Attribute | ast.Call) and node.args:
-            root = root.value if isinstance(root, ast.Attribute) else root.func
-        if called(node) in ("assertEqual", "assertEquals") and len(node.args) > 1:
-            return ast.Call(node.func, [judge_call("__alike__", *node.args[:2]), ast.Constant(True)], [])
-        makes = isinstance(root, ast.Name) and root.id in {*self._names, "type"}
-        if makes and asked:
-            node.args[0] = judge_call("__making__", node.args[0])
-        elif makes and (node.args or node.keywords) and ast.unparse(node.func) != "type":
-            node.func = judge_call("__making__", node.func)
-        elif called(node) in ("map", "starmap") and ast.unparse(node.args[0]) in self._names:
-            node.args[0] = judge_call("__making__", node.args[0])
-        return node
 
 
 def _renamed(whole: Any, call: ast.Call, name: str) -> Any:

@@ -20,7 +20,7 @@ from grpo.rewards.code.syntax import FUNCTIONS, assigned_once, called, called_by
 
 # What a function may read beside its arguments.
 _SURROUNDINGS = re.compile(
-    r"patch|mock|environ|capsys|capfd|caplog|tmp_?path|tmpdir|chdir|stdin|stdout|seed\(|freeze|Logs\(|[Ww]arns\("
+    r"patch|mock|environ|capsys|capfd|caplog|tmp_?path|tmpdir|chdir|stdin|stdout|seed\(|freeze|xfail|expectedFailure|Logs\(|[Ww]arns\("
 )
 _CLOSE = ("isclose", "__near__")
 
@@ -97,7 +97,7 @@ def _asks_for_others(every: Sequence[ast.stmt], calls: Sequence[ast.Call]) -> bo
             return True
         if isinstance(node.ops[0], ast.Eq) and len(sides) == 2 and _follow(sides, calls, assigned_once(every)):
             return True
-    turned = [node.operand for node in find(every, ast.UnaryOp) if isinstance(node.op, ast.Not)]
+    turned = [node.operand for node in find(conditions(every), ast.UnaryOp) if isinstance(node.op, ast.Not)]
     groups += [[node.left, *node.comparators] for node in find(turned, ast.Compare)]
     return any(map(functools.partial(_collects, every, calls), find(every, ast.stmt, ast.expr))) or any(
         several(group, True) for group in groups

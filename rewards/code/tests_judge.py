@@ -24,9 +24,8 @@ from typing import Any
 from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
-from grpo.rewards.code.altered import MAKING, altered_tests
+from grpo.rewards.code.altered import altered_tests
 from grpo.rewards.code.functions import open_tests
-from grpo.rewards.code.guest.made import MADE_ALIKE
 from grpo.rewards.code.guest.near import ALTERED
 from grpo.rewards.code.guest.soft import OBJECTS, REACHED
 from grpo.rewards.code.guest.units import CHANGING
@@ -85,10 +84,7 @@ async def _changing(
 
 
 async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> dict[int, str]:
-    """Returns the units that a solution passes for another reason than that it is right, and the reason.
-
-    The last unit knows of all objects that tests make.
-    """
+    """Returns the units that a solution passes for another reason than that it is right, and the reason."""
     allowance = replace(allowance, stop=False)
     held = _Held()
     for run in range(RUNS):
@@ -98,10 +94,6 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
             break
     doubts = dict.fromkeys(held.units(), ALTERED)
     doubts |= dict.fromkeys(plan.prepared.asking - held.reached, "it ends this test when another value is expected")
-    if held.objects and plan.makes:
-        result, _ = await _judged(pool, program, plan, allowance, run=MAKING)
-        units = {unit for unit, test in enumerate(result.tests) if test.reason == MADE_ALIKE}
-        doubts |= dict.fromkeys(units, MADE_ALIKE) if len(result.tests) - 1 in units else {}
     return doubts
 
 
@@ -137,9 +129,10 @@ class _Held:
                 place, way, leaf, near, kind = key.split(" ")
                 if most and (most == 2 or not kind):
                     self._sure.add(unit)
-                groups = [f"{place} {way}", f"{place} {way} {leaf}"] if kind else []
+                groups = [f"{place} {way} {kind}"] if kind else []
+                if kind and kind != "^":
+                    groups += [f"{place} {way} {leaf}"] + [f"{place} near"] * (near == "1")
                 groups += [f"{place} ~"] if kind == "~" else []
-                groups += [f"{place} near"] if near == "1" and kind else []
                 for group in groups:
                     self._counted.setdefault((unit, group), []).append(bool(most))
 
@@ -148,7 +141,11 @@ class _Held:
 
         Numbers are the exception: they may equal half of all others, as remainders do, or all that are near.
         """
-        return self._sure | {unit for (unit, _), held in self._counted.items() if _is_most(held)}
+        return self._sure | {
+            unit
+            for (unit, group), held in self._counted.items()
+            if (all(held) and len(held) >= _FEWEST if group.endswith("^") else _is_most(held))
+        }
 
 
 def _is_most(held: list[bool]) -> bool:
@@ -167,8 +164,8 @@ async def _judged(
     """Judges a solution once; returns the result and what was seen besides.
 
     Args:
-        run: the number of a run in which what the tests expect is altered. A unit of MAKING passes unless all objects
-            of a class are equal; of REMEMBERING unless it fails where equal calls get the first answer.
+        run: the number of a run in which what the tests expect is altered, or REMEMBERING, in which equal calls get
+            the first answer.
         asked: the calls that are made before.
     """
     tests: list[UnitResult] = []
@@ -319,7 +316,7 @@ class _Run:
         last = plan.units - 1 if self.last < 0 else self.last
         number = -1 if self.number in (None, REMEMBERING) else self.number
         run: dict[str, Any] = {"first": self.first, "last": last, "run": number, "asked": self.asked}
-        run |= {"makes": self.number == MAKING, "remembers": self.number == REMEMBERING}
+        run["remembers"] = self.number == REMEMBERING
         tests = {**run, "sure": prepared.sure, "reaching": prepared.reaching, "items": dict(plan.items)}
         tests |= {name: getattr(plan, name) for name in ("setup", "names", "modules", "pytest")}
         tests["source"] = self._source()

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from grpo.rewards.code.assertions import denies, expects_or_asserts
+from grpo.rewards.code.assertions import expects_or_asserts
 from grpo.rewards.code.functions import has_state
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 from grpo.rewards.code.instrument import Instrument, Prepared
@@ -50,7 +50,6 @@ class Plan:
         items: the units by the names of test functions, `Class.method` in classes; for pytest.
         modules: what the tests import.
         prepared: what is known of their assertions.
-        makes: tests make objects of the solution of values.
         numbers: the tests say nothing of what is not a number.
         in_place: what a call does to its arguments matters.
         stateless: the tests show no sign that an answer depends on more than the arguments.
@@ -65,7 +64,6 @@ class Plan:
     items: tuple[tuple[str, int], ...] = ()
     modules: tuple[str, ...] = ()
     prepared: Prepared = field(default_factory=Prepared)
-    makes: bool = False
     numbers: bool = True
     in_place: bool = False
     stateless: bool = False
@@ -118,7 +116,6 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
             arranged.add(body, whole=len(bodies) > 1)
         arranged.finish(arranged.top)
         top = arranged.top
-    classes = {name for name in names if name[:1].isupper()}
     count = len(items) if by_pytest else instrument.units
     if count == 0 or not asserts:
         raise UnusableTests("the tests assert nothing")
@@ -133,7 +130,6 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
         tuple(items.items()),
         tuple(sorted(_modules_of([*imports, *every]) - solution_aliases(every))),
         instrument.finished(count),
-        bool(classes) and not denies(every, ast.NotEq, ast.Eq, "assertNotEqual"),
         _NOT_A_NUMBER.search(" ".join((*tests, before))) is None,
         in_place,
         stateless,

@@ -69,7 +69,7 @@ class Way:
     Attributes:
         make: returns the altered expression or statement, given how often this way has been gone before.
         kind: "" where no right solution passes; "~" where one may in half of the runs, as numbers may equal others;
-            "?" where that is so, and only objects of the solution count.
+            "?" where that is so, and only objects of the solution count; "^" where one may in any but all runs.
     """
 
     make: Callable[[int], Any]
@@ -208,9 +208,10 @@ class Ways:
         return [Way(make, "?")] if any(each for _, each in ways) else []
 
     def _equality(self, test: ast.Compare, left: ast.expr, right: ast.expr) -> list[Way]:
+        of_others = self._made_of_others(left, right)
         if self._denies_equal and (self._is_made(left) or self._is_made(right)):
             equal = ast.Compare(seen(left), [ast.Eq()], [seen(right)])
-            return [fixed(_not(equal))]
+            return [fixed(_not(equal)), *of_others]
         for side in (right, left):
             ways = (
                 self.leaves_of(test, [side], is_near=True)
@@ -220,7 +221,26 @@ class Ways:
             if ways:
                 return [way.then(_seeing_left if side is right else _seeing_right) for way in ways]
         both = judge_call("__first__", left), judge_call("__second__", right)
-        return [fixed(ast.Compare(both[0], [ast.Eq()], [both[1]]), "~")]
+        return [fixed(ast.Compare(both[0], [ast.Eq()], [both[1]]), "~"), *of_others]
+
+    def _made_of_others(self, left: ast.expr, right: ast.expr) -> list[Way]:
+        """Returns the way to compare one side with an object made like the other one, of another value each time."""
+        for side, other in ((right, left), (left, right)):
+            made = self._assigned.get(side.id, side) if isinstance(side, ast.Name) else side
+            parts = (
+                made.elts
+                if isinstance(made, ast.List | ast.Tuple)
+                else made.values
+                if isinstance(made, ast.Dict)
+                else [made]
+            )
+            calls = [call for call in parts if isinstance(call, ast.Call) and called_by_name(call) in self._names]
+            classes = [call for call in calls if called(call)[:1].isupper()]
+            given = [value for call in classes for value in (*call.args, *(each.value for each in call.keywords))]
+            if any(True for value in given for _ in self._leaves(value)):
+                ways = self.leaves_of(made, given, is_near=True, signed=True)
+                return [replace(way.then(functools.partial(_equal, other)), kind="^") for way in ways]
+        return []
 
     def _is_made(self, node: ast.expr) -> bool:
         """Returns whether an expression makes objects of the solution's classes of values that stand in it."""
@@ -439,6 +459,10 @@ def _seeing_left(altered: Any) -> Any:
 def _seeing_right(altered: Any) -> Any:
     altered.comparators = [seen(altered.comparators[0])]
     return altered
+
+
+def _equal(left: ast.expr, right: ast.expr) -> ast.expr:
+    return ast.Compare(seen(left), [ast.Eq()], [seen(right)])
 
 
 def _not(node: ast.expr) -> ast.expr:

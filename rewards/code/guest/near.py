@@ -47,7 +47,8 @@ def far(value: Any, rng: random.Random, trial: int, most: float = 0, signed: boo
             return kind(1.5)
         step = (_FAR + 3 * abs(value) + 3 * most) * rng.uniform(1, 4)
         step = (int(step) // _PRIMES * _PRIMES + _PRIMES + 1) * (1 + trial % 2)
-        return value + kind(-step if (signed and trial % 2) or (value < 0 and rng.random() < 0.5) else step)
+        is_below = trial % 2 if signed else value < 0 and rng.random() < 0.5
+        return value + kind(-step if is_below else step)
     if kind is str:
         return value[::-1] + rng.choice(_LETTERS) + rng.choice(_LETTERS)
     return _changed(value, rng, lambda part: far(part, rng, trial, most))

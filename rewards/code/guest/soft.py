@@ -58,7 +58,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
     def record(key: str, holds: bool, is_plain: bool) -> None:
         times.setdefault(key, []).append(holds)
         held[OBJECTS] = held.get(OBJECTS, 0) or int(holds and not is_plain)
-        often = sum(times[key]) * 2 > len(times[key]) if key[-1] in "~?" else any(times[key])
+        often = sum(times[key]) * 2 > len(times[key]) if key[-1] in "~?^" else any(times[key])
         held[key] = 0 if not often else 2 if is_plain else 1
 
     def note(is_plain: bool, asks: bool | None = None) -> None:

@@ -33,7 +33,6 @@ from grpo.rewards.code.guest.customs import (
     show_source,
 )
 from grpo.rewards.code.guest.guard import install, looks_around
-from grpo.rewards.code.guest.made import MADE_ALIKE, making
 from grpo.rewards.code.guest.plain import decode
 from grpo.rewards.code.guest.soft import softening
 from grpo.rewards.code.guest.units import CHANGING, Stop, asserting, is_skip, remembering, same
@@ -144,7 +143,8 @@ def main(descriptor: int) -> None:
     side = types.SimpleNamespace(
         begin=begin, failure=failure, is_raised=_is_of_solution, other="", ask=ask, asked=asked
     )
-    for name, args, named in random.sample(given.asked, len(given.asked)):
+    calls = [call for call in given.asked if call[0] in given.names]
+    for name, args, named in random.sample(calls, len(calls)):
         with contextlib.suppress(Exception):
             ask(space[name], *map(decode, args), **{key: decode(value) for key, value in named.items()})
     side.forbidden_change = lambda: f"it changes {name}" if (name := replaced() or given_anew()) else ""
@@ -227,8 +227,6 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         failure = side.failure()
         if any(failure):
             how, why = failure
-        elif given.makes:
-            how, why = ("failed", MADE_ALIKE) if are_alike() else ("passed", "")
         elif given.run >= 0:  # whether the tests pass has been seen before
             how, why = "passed", ""
         elif given.remembers:
@@ -247,8 +245,6 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
             raise Stop
 
     judge, held = softening(given.run)
-    made, are_alike = making()
-    judge |= made
     judge |= {"__begin__": begin, "__ended__": ended, "__ask__": side.ask}
     judge |= {"__true__": true, "__enter__": enter, "__equal__": lambda left, right: left == right}
     try:
