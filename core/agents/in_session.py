@@ -28,14 +28,14 @@ from urllib.parse import urlsplit
 import grpo
 from grpo.core.agents.folder import LARGEST_FILE, MOST_BYTES, MOST_FILES
 from grpo.core.agents.launcher import packed_agent
-from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
+from grpo.core.agents.program import AgentExit, task_of
 from grpo.core.agents.runner import doors
 from grpo.core.agents.supervisor import KEPT
 from grpo.core.env.episodes import Episode
 from grpo.core.env.step import take_step
 from grpo.core.text.printable import encodable
 from grpo.plugins._spec.binding import BoundAgent, BoundEnv
-from grpo.plugins.agents import Command, package_of, search_path
+from grpo.plugins.agents import Access, AgentTask, Command, package_of, search_path
 from grpo.plugins.errors import GrpoError, SessionError
 from grpo.plugins.session import Process, Session
 

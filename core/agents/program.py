@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.text.printable import one_line
-from grpo.plugins.agents import Access, AgentTask
+from grpo.plugins.agents import AgentTask
 from grpo.plugins.errors import DatasetError
 
 if TYPE_CHECKING:
     from grpo.core.env.episodes import Episode
     from grpo.core.env.step import StepAnswer
-
-__all__ = ["Access", "AgentExit", "AgentTask", "task_of"]
 
 
 @dataclass(frozen=True, slots=True)

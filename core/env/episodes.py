@@ -10,11 +10,12 @@ import hashlib
 import json
 import time
 from array import array
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, overload
 
 from grpo.core.env.step import ShapeError, two_values
@@ -66,7 +67,24 @@ class Episode:
         return self.actions or _by_turn(self.gold)
 
 
-class Episodes(Sequence[Episode]):
+class _Some(Sequence[Episode]):
+    """Episodes of which some can be had at once."""
+
+    def some(self, numbers: Sequence[int]) -> tuple[Episode, ...]:
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> Episode: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Episode, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Episode | tuple[Episode, ...]:
+        numbers = range(len(self))[index]
+        return self.some(numbers) if isinstance(numbers, range) else self.some([numbers])[0]
+
+
+class Episodes(_Some):
     """The episodes of many rows, each started when it is asked for, in a place that `opened` returns.
 
     `sample`: episodes that were started at once: those spread evenly, and of each set of columns one. `sizes`:
@@ -86,16 +104,6 @@ class Episodes(Sequence[Episode]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Episode: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Episode, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Episode | tuple[Episode, ...]:
-        numbers = range(len(self))[index]
-        return self.some(numbers) if isinstance(numbers, range) else self.some([numbers])[0]
-
     def __iter__(self) -> Iterator[Episode]:
         for first in range(0, len(self), STARTED):
             yield from self[first : first + STARTED]
@@ -109,30 +117,19 @@ class Episodes(Sequence[Episode]):
         return self._rows.digest()
 
 
-class _Joined(Sequence[Episode]):
+class _Joined(_Some):
     """The episodes of several environments, one after the other."""
 
     def __init__(self, parts: Sequence[Sequence[Episode]]) -> None:
         self._parts = tuple(parts)
+        self._ends = list(accumulate(map(len, parts), initial=0))
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return self._ends[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> Episode: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Episode, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Episode | tuple[Episode, ...]:
-        if isinstance(index, slice):
-            return tuple(self[number] for number in range(len(self))[index])
-        number = range(len(self))[index]
-        for part in self._parts:
-            if number < len(part):
-                return part[number]
-            number -= len(part)
-        raise IndexError(index)
+    def some(self, numbers: Sequence[int]) -> tuple[Episode, ...]:
+        places = [(number, bisect(self._ends, number) - 1) for number in numbers]
+        return tuple(self._parts[part][number - self._ends[part]] for number, part in places)
 
 
 def joined(parts: Sequence[Sequence[Episode]]) -> Sequence[Episode]:
@@ -151,10 +148,14 @@ def hash_of(parts: Iterable[Sequence[Episode]]) -> str:
     for episodes in parts:
         if isinstance(episodes, Episodes):
             hasher.update(episodes.digest().encode())
-            continue
-        for episode in episodes:
-            hasher.update(json.dumps([episode.prompt, episode.row], sort_keys=True, default=str).encode())
+        else:
+            for episode in episodes:
+                hasher.update(_as_json([episode.prompt, episode.row]))
     return hasher.hexdigest()
+
+
+def _as_json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, default=str).encode()
 
 
 def episodes_of(
@@ -209,7 +210,7 @@ class _Seeds:
         return {"seed": self.seeds[number]}, {}, f"seed {self.seeds[number]}"
 
     def asked(self) -> None:
-        """Returns nothing: only what an episode shows tells what it asks."""
+        """Returns None: only what an episode shows tells what it asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ class _Rows:
             return str(own())
         hasher = hashlib.sha256()
         for row in self.rows:
-            hasher.update(json.dumps(row, sort_keys=True, default=str).encode())
+            hasher.update(_as_json(row))
         return hasher.hexdigest()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,8 @@ from grpo.core.gateway.dialects import chat, messages, responses
 from grpo.core.gateway.dialects.dialect import Dialect
 from grpo.core.gateway.dialects.fields import Body, body_of, malformed
 from grpo.core.http.guard import bearer_of
+from grpo.core.http.limits import Callers, Limits
+from grpo.core.http.serving import HttpServer, bound
 from grpo.core.text.printable import one_line
 
 MOST_OPEN, MOST_READ = 64, 2  # requests of one key at a time, and of these with their bodies in memory
@@ -45,17 +48,18 @@ COUNT = "/v1/messages/count_tokens"
 MODELS = "/v1/models"
 PATHS = ("HEAD /", *(f"POST {path}" for path in (*DIALECTS, COUNT)), f"GET {MODELS}", f"GET {MODELS}/MODEL")
 WITH_KEY = "/r/{key}"
+LIMITS = Limits(
+    connections=4096,  # of all episodes; each may have 64 requests open
+    body_bytes=None,  # the gateway holds bodies to its own limit, and refuses a larger one as its API does
+    idle=600,  # longer than tools run, so that no client sends on a connection that is being closed
+    stop=1,
+)
 
 log = logging.getLogger(__name__)
 
 
 def gateway_app(desk: Desk, pause: float = PAUSE) -> Starlette:
-    """Returns the app of a gateway.
-
-    Args:
-        desk: answers requests; it is called in the event loop that serves the app.
-        pause: seconds between two comments in a stream.
-    """
+    """Returns the app of a gateway, in whose event loop the desk is called; `pause`: seconds between two comments."""
     requests = _OpenRequests()
 
     async def root(request: Request) -> JSONResponse:
@@ -237,3 +241,12 @@ class _Counts(_Point):
 def _error(dialect: Dialect, refused: Refused) -> JSONResponse:
     """Returns an error of an API; it asks SDKs not to try again."""
     return JSONResponse(dialect.error(refused), refused.status, {"x-should-retry": "false"})
+
+
+def gateway_server(desk: Desk, listener: socket.socket | None = None, pause: float = PAUSE) -> HttpServer:
+    """Returns the server of a gateway, which is still to be started.
+
+    `listener`: a bound socket, for example one in a folder that a session sees; None: a free port of 127.0.0.1.
+    """
+    # A key is a secret that no web page knows, so any name of this machine will do: sessions have their own.
+    return HttpServer(gateway_app(desk, pause), listener or bound("127.0.0.1", 0), Callers(hosts=None), LIMITS)

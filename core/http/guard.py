@@ -37,8 +37,7 @@ _log = logging.getLogger("grpo.http")
 def routed(routes: Sequence[BaseRoute], statuses: Mapping[type[Exception], int] | None = None) -> Starlette:
     """Returns an application of these routes whose errors are answered as `error_response` does.
 
-    Args:
-        statuses: of exceptions of its own, whose text says what is wrong.
+    `statuses`: of exceptions of its own, whose text says what is wrong.
     """
 
     async def answer(request: Request, error: Exception) -> Response:
@@ -55,11 +54,7 @@ def routed(routes: Sequence[BaseRoute], statuses: Mapping[type[Exception], int] 
 
 
 def error_response(headers: Headers, status: int, text: str, more: Mapping[str, str] | None = None) -> Response:
-    """Returns the answer that says what is wrong: text to a person, JSON to a program.
-
-    Args:
-        text: what happened, why, what to do next.
-    """
+    """Returns the answer that says what is wrong: text to a person, JSON to a program."""
     text = encodable(text)
     if "text/html" in headers.get("accept", ""):
         return PlainTextResponse(f"{text}\n", status, more)
@@ -148,10 +143,7 @@ class _Exchange:
         self.started = self.ended = self.disconnected = False
 
     def refuse_large(self) -> None:
-        """Refuses a body that is declared as too large, before any of it is read.
-
-        Raises HTTPException: with status 413.
-        """
+        """Refuses a body that is declared as too large, before any of it is read: HTTPException 413."""
         self._refuse_size(self._declared)
 
     def _refuse_size(self, size: int) -> None:
@@ -159,10 +151,7 @@ class _Exchange:
             raise HTTPException(413, f"the body is too large: send at most {self._largest} bytes")
 
     async def receive(self) -> Message:
-        """Returns the next part of the body.
-
-        Raises HTTPException: with status 408 or 413; the rest comes too slowly, or there is too much.
-        """
+        """Returns the next part of the body; HTTPException 408 where it comes too slowly, 413 where it is too much."""
         if self._arrived:
             return await self._receive()
         patience = self._limits.silence

@@ -19,6 +19,7 @@ from grpo.core.processes.memory import keep_freed_memory
 from grpo.core.processes.spinning import watch_processors
 from grpo.core.record.run_dir import ORIGIN, read_json
 from grpo.core.record.versions import DEPRECATED_CHECKPOINTING
+from grpo.core.text.printable import shortened
 from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import UsageError, did_you_mean
 
@@ -377,8 +378,7 @@ def _cannot_load(source: str, what: str, error: Exception) -> str:
             f"cannot load the {what} of '{source}': transformers has no causal language model of the kind {kind[1]}. "
             "Models of pictures and sounds are mostly such. Name a model that reads and writes text."
         )
-    reason = " ".join(str(error).split())
-    reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
+    reason = shortened(" ".join(str(error).split()), LONGEST_REASON)
     if not reason or not isinstance(error, (OSError, ValueError)):
         reason = f"{type(error).__name__}: {reason}"
     remedy = "Name a folder saved by transformers, or a hub id that this machine can reach."

@@ -71,10 +71,8 @@ def open_agents(
         yield None
         return
     from grpo.core.rollout.agents.open import AgentSide
-    from grpo.core.rollout.players import known_response_template
 
-    known = known_response_template
-    with closing(AgentSide(agent, envs, rollout, tokenizer, context, known, warned, hidden)) as side:
+    with closing(AgentSide(agent, envs, rollout, tokenizer, context, warned, hidden)) as side:
         yield side
 
 

@@ -163,12 +163,11 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             autocast=self.accelerator.autocast,
         )
         turn = turn_of(plan)
-        self._update = self._loss.figures()
         self.rollouts = SyncedRollouts(rollouts, self._as_it_samples, turn)
         tolerance, gather = tolerance_of(plan.config), self.accelerator.gather
-        self._guard: StepGuard | LogprobCheck = StepGuard(tolerance, self, self.rollouts.differing, gather)
+        self._guard: StepGuard | LogprobCheck = StepGuard(tolerance, self, gather, self.rollouts.differing)
         if rollouts.exact:
-            self._guard = LogprobCheck(tolerance, self, self._apart_again, gather, model.config.model_type)
+            self._guard = LogprobCheck(tolerance, self, gather, self._apart_again, model.config.model_type)
         ends, device = end_ids(tokenizer, model), self.accelerator.device
         policy = PolicyAccess(
             rollouts=self.rollouts,
@@ -210,7 +209,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """Returns to the first micro batch of the step, whose completions are sampled anew."""
         self.model.zero_grad()
         self._report.clear()
-        self._update.clear()
+        self._loss.figures.clear()
         self._tokens.clear()
         self._metrics["train"].clear()  # of TRL's own loss
         self._micro = None
@@ -240,7 +239,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         loss, differences = self._guard.micro_batch(partial(self._backward, model, inputs, num_items_in_batch))
         self._report.add(differences)
         if self.done == 0:
-            self._report.add(self._update.take(self.accelerator.gather))
+            self._report.add(self._loss.figures.take(self.accelerator.gather))
             if (self._passes // self._plan.accumulation - 1) % self._plan.config.loss.num_iterations == 0:
                 self._trained(self.step, self._tokens.take())
             self._report.add(self.sampler.settle(self.step))
@@ -257,7 +256,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             if self._own_head:
                 value = self._loss(model, inputs, first_pass=self._first_pass)
                 loss, logps, sampled, mask = value.loss, value.logps, value.sampled, value.mask
-                self._update.add(value.sums, value.names, value.padding, value.positions)
                 rows, worth = inputs[ROWS][value.part.kept], value.part.tensors["advantages"]
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)

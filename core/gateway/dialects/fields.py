@@ -183,7 +183,27 @@ def function_tool(name: Any, description: Any, parameters: Any, where: str) -> B
     }
 
 
-def ignored_in(body: Body, read: Container[str], tools: Iterable[str] = ()) -> tuple[str, ...]:
+def tools_in(body: Body, kind: str, parameters: str, inside: str = "") -> tuple[tuple[Body, ...], list[str]]:
+    """Returns the functions that a request offers, as `Ask.tools` has them, and the types of its other tools.
+
+    `kind`: the type of a function, also where none is named. `parameters`: the field of its schema. `inside`: the field
+    that holds its own ones, where they do not stand in the tool itself.
+    """
+    functions: list[Body] = []
+    others: list[str] = []
+    for index, tool in enumerate(objects_in(body.get("tools"), "tools")):
+        where = f"tools[{index}]"
+        if (tool.get("type") or kind) != kind:
+            others.append(str(tool["type"]))
+            continue
+        function = object_in(tool.get(inside), f"{where}.{inside}") if inside else tool
+        functions.append(
+            function_tool(function.get("name"), function.get("description"), function.get(parameters), where)
+        )
+    return tuple(functions), others
+
+
+def ignored_in(body: Body, read: Container[str], tools: Iterable[str]) -> tuple[str, ...]:
     """Names what a request asks for and does not get: fields that nothing reads, a choice of tools, other tools."""
     names = [name for name, value in body.items() if name not in read and value is not None and name != "tool_choice"]
     choice = body.get("tool_choice")

@@ -20,12 +20,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from grpo.core.agents.program import Access, AgentExit
+from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.agents.desk import AgentDesk, AgentEpisode, Table, Waiting
 from grpo.core.rollout.agents.rollout import DEFAULT, Choice, trajectory_of
 from grpo.core.rollout.turns.play import Sample, Trajectory
 from grpo.core.rollout.types import SamplingParams
+from grpo.plugins.agents import Access
 from grpo.plugins.types import Completion
 
 SETTLE = 0.01  # seconds without a new request before a round begins: calls made side by side come one by one

@@ -14,13 +14,13 @@ from grpo.core.gateway.conversation import ChatTurn
 from grpo.core.record.agent_calls import KEY, AgentRecord, RecordedCall, RecordedTurn, RecordedUse, as_info, as_text
 from grpo.core.rollout.agents.desk import AgentEpisode
 from grpo.core.rollout.agents.tree import Call, CallTree
-from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.turns.play import LONGEST_FAILURE, Trajectory
+from grpo.core.text.printable import shortened
 from grpo.plugins.agents import AgentCall
 from grpo.plugins.types import Completion, FinishReason, Message
 
 Trains = Literal["main", "tree", "all"]
 LONGEST = 16_384  # characters of a message that are recorded
-LONGEST_FAILURE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,7 @@ def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
         reason = f"the agent {how} and got no answer of the policy"
         lines = episode.refused or [line for line in reversed(ended.stderr.strip().splitlines()) if line.strip()]
         reason += f": {lines[0]}" if lines else "; it never asked for one"
-    reason = " ".join(reason.split())
-    return reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."
+    return shortened(" ".join(reason.split()), LONGEST_FAILURE)
 
 
 def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) -> AgentRecord:
@@ -185,8 +184,7 @@ def _new(call: Call) -> Sequence[ChatTurn]:
 
 
 def _turn(turn: ChatTurn) -> RecordedTurn:
-    whole = _whole(turn)
-    return whole if len(turn.text) <= LONGEST else replace(whole, text=turn.text[: LONGEST - 3] + "...")
+    return replace(_whole(turn), text=shortened(turn.text, LONGEST))
 
 
 def _whole(turn: ChatTurn) -> RecordedTurn:

@@ -9,7 +9,7 @@ tokens that a message spells out stay plain text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.prompts import encode_prompts, ids_between
@@ -29,16 +29,10 @@ MOST_WHOLE = 64  # conversations whose tokens are remembered: the rollouts of a 
 
 
 class Splice:
-    """Renders and reads the messages of one policy. It is for one thread, as its tokenizer is.
+    """Renders and reads the messages of one policy. It is for one thread, as its tokenizer is."""
 
-    Args:
-        tokenizer: of the policy; not shared with another thread.
-        known: returns what reads calls of tools in a chat template that has nothing of its own for that, or None.
-    """
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, known: Callable[[PreTrainedTokenizerBase], Any]) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._known = known
         self._formats: dict[str, ToolFormat] = {}
         self._whole: dict[str, list[int]] = {}
 
@@ -62,13 +56,9 @@ class Splice:
     ) -> list[int]:
         """Returns the tokens from the end of what was sampled to the start of the policy's next message.
 
-        Args:
-            answer: what was sampled, as the program got it.
-            before: the messages before `answer`; answers of tools may be to calls in them.
-            last: the last token that was sampled; where it is the one that ends a message, it is not repeated.
-
-        Raises:
-            UsageError: the chat template refuses the messages or renders what came before differently.
+        `answer`: what was sampled, as the program got it. `before`: the messages before that; answers of tools may be
+        to calls in them. `last`: the last sampled token; where it ends a message, it is not repeated. Raises
+        UsageError: the chat template refuses the messages or renders what came before differently.
         """
         messages = as_messages([*before, answer, *new])[len(before) + 1 :]
         known = [schema["function"]["name"] for schema in tools]
@@ -83,11 +73,7 @@ class Splice:
         return ids_between(self._tokenizer, messages, rest, last)
 
     def read(self, ids: Sequence[int], tools: Sequence[Schema], name: str) -> ChatTurn:
-        """Returns what the policy said, with the calls of tools that it asks for.
-
-        Args:
-            name: the beginning of the ids of calls.
-        """
+        """Returns what the policy said, with the calls of tools that it asks for; their ids begin with `name`."""
         calls, text = self.format(tools).read(self._tokenizer, ids) if tools else ([], "")
         asked = [call for call in calls if call.name]
         if not asked:
@@ -104,7 +90,7 @@ class Splice:
         if key not in self._formats:
             if len(self._formats) >= MOST_FORMATS:
                 self._formats.clear()
-            self._formats[key] = tool_format(self._tokenizer, tuple(tools), self._known)
+            self._formats[key] = tool_format(self._tokenizer, tuple(tools))
         return self._formats[key]
 
     def cut(self, ids: Sequence[int], stops: Sequence[str]) -> tuple[int, str] | None:

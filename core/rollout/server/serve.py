@@ -31,7 +31,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive
 
-from grpo.core.http.serving import Callers, HttpServer, bound, is_loopback, routed
+from grpo.core.http.guard import routed
+from grpo.core.http.limits import Callers, is_loopback
+from grpo.core.http.serving import HttpServer, bound
 from grpo.core.rollout.engine.link import ServedEngine
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities
 from grpo.core.rollout.server.wire import (

@@ -32,6 +32,7 @@ from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.core.rollout.types import PromptIds, Sampled, SamplingParams
 from grpo.core.scoring.outcome import explain
+from grpo.core.text.printable import shortened
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import GrpoError
 from grpo.plugins.types import Completion, FinishReason, Message
@@ -314,9 +315,8 @@ class PlayedRollout:
         self.sampled += [False] * len(between)
 
     def fail(self, reason: str) -> None:
-        reason = " ".join(reason.split())
         self.finish = "error"
-        self.info = {"failure": reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."}
+        self.info = {"failure": shortened(" ".join(reason.split()), LONGEST_FAILURE)}
 
     def completion(self) -> Completion:
         """Returns what rewards see of the finished rollout."""

@@ -12,13 +12,15 @@ or made is answered with the reason, and those beside it are made.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.prompts import ids_between, special_tokens, tokens_of
 from grpo.core.env.tools import Schema, ToolCall, answering, calling, checked
+from grpo.core.policy.chat_template import without_variables
 from grpo.core.rollout.turns.chat import rendered_text
 from grpo.plugins.errors import UsageError
 
@@ -86,15 +88,10 @@ class ToolFormat:
         return read or {}
 
 
-def tool_format(
-    tokenizer: PreTrainedTokenizerBase,
-    schemas: tuple[Schema, ...],
-    known: Callable[[PreTrainedTokenizerBase], Any] = lambda tokenizer: None,
-) -> ToolFormat:
+def tool_format(tokenizer: PreTrainedTokenizerBase, schemas: tuple[Schema, ...]) -> ToolFormat:
     """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls where it has none.
 
-    `known`: tokenizer to a response template for its chat template, or None; where its own reads no calls. Raises
-    UsageError: the template or the tokenizer cannot do that; says what to do.
+    Raises UsageError: the template or the tokenizer cannot do that; says what to do.
     """
     name = schemas[0]["function"]["name"]
     if name not in _rendered(tokenizer, [ASKED], tools=schemas):
@@ -111,16 +108,12 @@ def tool_format(
     ends = (tokenizer.eos_token, *special_tokens(tokenizer))
     end = next((token for token in ends if written.startswith(token, at)), "")
     most = MOST_CALLS if _takes_two(tokenizer, probe) else 1
-    own = getattr(tokenizer, "response_template", None)
-    finds: tuple[Callable[[], Any], ...] = (lambda: own, lambda: known(tokenizer))  # the second loads a heavy library
-    for find in finds:
-        if (template := find()) is None:
-            continue
+    for template in _response_templates(tokenizer):
         form = ToolFormat(schemas, opening, end, _lenient(template), most)
         if form.calls(tokenizer, tokens_of(tokenizer, form.text(tokenizer, probe), plain=False)) == [probe]:
             tokenizer.response_template = template
             return form
-    if own is None:
+    if getattr(tokenizer, "response_template", None) is None:
         raise UsageError(
             "the environment offers tools, but how this model writes a call is unknown: its tokenizer has no "
             "response_template, and TRL does not know its chat template. Use a model of a family that TRL knows "
@@ -130,6 +123,19 @@ def tool_format(
         "the environment offers tools, but the tokenizer's response_template cannot read a call as its chat "
         "template writes it. Set one in its tokenizer_config.json that can."
     )
+
+
+def _response_templates(tokenizer: PreTrainedTokenizerBase) -> Iterator[Mapping[str, Any]]:
+    """Yields what may read calls: the tokenizer's own, and what TRL has for its chat template, if it knows that."""
+    if own := getattr(tokenizer, "response_template", None):
+        yield own
+    from trl.chat_template_utils import add_response_schema
+
+    plain = copy(tokenizer)
+    if isinstance(plain.chat_template, str):
+        plain.chat_template = without_variables(plain.chat_template)  # TRL knows templates by their whole text
+    with suppress(ValueError):
+        yield add_response_schema(plain).response_template
 
 
 def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[Any]) -> str:

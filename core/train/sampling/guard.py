@@ -8,7 +8,7 @@ prompts are completed again and the step catches up. When that does not help, th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import torch
@@ -37,16 +37,25 @@ class Cursor(Protocol):
 
 
 @dataclass(eq=False)
-class StepGuard:
-    """Lets a step go by only when its completions came from the policy."""
-
-    tolerance: InitVar[float]
+class _Comparison:
+    tolerance: float  # mean difference in nats over a step that rounding explains
     cursor: Cursor
-    differing: Callable[[], Sequence[str]]  # names the parameters that the engine has other values of
     gather: Gather
 
-    def __post_init__(self, tolerance: float) -> None:
-        self._apart = Mismatch(tolerance)
+    def __post_init__(self) -> None:
+        self._apart = Mismatch(self.tolerance)
+
+    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
+        """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
+        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
+        return difference_metrics(self._apart.mean, self._apart.largest)
+
+
+@dataclass(eq=False)
+class StepGuard(_Comparison):
+    """Lets a step go by only when its completions came from the policy."""
+
+    differing: Callable[[], Sequence[str]]  # names the parameters that the engine has other values of
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Makes one backward pass, and the whole step so far again where its completions came from other weights.
@@ -69,11 +78,6 @@ class StepGuard:
             if self._apart.too_far:
                 raise RunError(mismatch_text(self.cursor.step, before, self._apart, self.differing()))
         return loss, {"sync/steps_again": 1.0}
-
-    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
-        """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
-        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
-        return difference_metrics(self._apart.mean, self._apart.largest)
 
 
 def proven(
@@ -113,7 +117,7 @@ def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names
 
 
 @dataclass(eq=False)
-class LogprobCheck:
+class LogprobCheck(_Comparison):
     """Stops a run whose model computes other log-probabilities when it trains than when it sampled by itself.
 
     A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains on
@@ -121,16 +125,10 @@ class LogprobCheck:
     without it, and where that agrees, dropout is the reason and the differences say nothing any more.
     """
 
-    tolerance: float  # mean difference in nats over a step that rounding explains
-    cursor: Cursor
     # the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode
     without_dropout: Callable[[], torch.Tensor]
-    gather: Gather
     kind: str
     _drops: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self._apart = Mismatch(self.tolerance)
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Makes one backward pass, and after the last one of a step looks at how far both sides are apart.
@@ -147,10 +145,6 @@ class LogprobCheck:
                 raise RunError(_apart_text(self.cursor.step, self.kind, again.mean))
             self._drops = True
         return loss, {}
-
-    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
-        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
-        return difference_metrics(self._apart.mean, self._apart.largest)
 
 
 def _apart_text(step: int, kind: str, mean: float) -> str:
