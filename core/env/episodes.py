@@ -170,19 +170,13 @@ def episodes_of(
 ) -> Sequence[Episode]:
     """Starts one episode per row.
 
-    Args:
-        split: "train" or "test".
-        limit: use only the first rows, or start so many episodes; None for all.
-        unbounded: how many episodes to start when the environment has no rows and makes its own.
-        describe_tools: for a policy; that imports transformers.
-        seconds: to start one episode; the first one makes the environment too.
-        opened: returns a place where they are started, in such a time; None: a thread of this process, which can be
-            left when an environment hangs.
+    `split`: "train" or "test". `limit`: use only the first rows, or start so many episodes; None for all. `unbounded`:
+    how many to start when the environment has no rows and makes its own. `describe_tools`: for a policy; that imports
+    transformers. `seconds`: to start one episode; the first one makes the environment too. `opened`: returns a place
+    where they are started; None: a thread of this process, which can be left when an environment hangs.
 
-    Raises:
-        DatasetError: the rows cannot be used, or there are none.
-        UsageError: more episodes than memory is meant to hold.
-        PluginError: the environment breaks the contract, or an episode does not start in time.
+    Raises DatasetError: the rows cannot be used, or there are none; UsageError: more episodes than memory is meant to
+    hold; PluginError: the environment breaks the contract, or an episode does not start in time.
     """
     opened = opened or partial(EnvThreads, env.make, seconds=seconds)
     rows = env.rows(split)
@@ -199,8 +193,6 @@ def episodes_of(
 
 @dataclass(frozen=True, slots=True)
 class _Seeds:
-    """Seeds of an environment that makes its own episodes."""
-
     seeds: range
 
     def __len__(self) -> int:
@@ -315,7 +307,6 @@ def _start_some(name: str, starts: Sequence[tuple[int, dict[str, Any], Row, str]
 
 
 def _not_started(env: BoundEnv, raised: Raised, place: str) -> BaseException:
-    """Returns the error of an environment that did not start an episode."""
     error = raised.error
     if isinstance(error, GrpoError):
         return error
@@ -335,10 +326,7 @@ def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Epis
 def start_episode(
     name: str, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], place: str
 ) -> Episode:
-    """Starts one episode and returns what it shows; raises whatever the environment raises.
-
-    `place`: where the row was written, or what the episode is made from.
-    """
+    """Starts one episode and returns what it shows; `place`: where its row was written, or what it is made from."""
     observation, info = two_values(instance.reset(**deepcopy(how)))  # it may write into the row
     return Episode(
         index,

@@ -10,8 +10,6 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows of one environment."""
-
     rows: int  # how many
     share: float = 1.0  # of all the rows of the run that are its, in any unit
     ordered: bool = False  # they are gone through once, from first to last

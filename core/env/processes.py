@@ -230,10 +230,7 @@ def all_ours(env: BoundEnv) -> bool:
 
 
 def trial_processes(env: BoundEnv, count: int) -> EnvProcesses | None:
-    """Returns the processes that an environment is tried in before a run: those of the run, else one of its own.
-
-    None where all of its code is ours, or where it exists in this process alone.
-    """
+    """Returns the processes that an environment is tried in before a run; None where all of its code is ours."""
     if not all_ours(env) or (count and env.spec.played):
         try:
             return processes_of(env, count or 1)

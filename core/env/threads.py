@@ -44,10 +44,7 @@ class EnvCalls(Protocol):
 
 
 class EnvThreads:
-    """The environments of one batch of rollouts, by number; use it as a context manager.
-
-    `seconds`: the time limit of one call; the first call of a number makes its environment too.
-    """
+    """The environments of a batch of rollouts, by number. `seconds`: for one call, the first with the making of it."""
 
     def __init__(self, make: Callable[[], Any], *, seconds: float) -> None:
         self._make = make

@@ -1,9 +1,9 @@
 """Serves the APIs of chat programs over HTTP, for a desk that answers.
 
-A key opens the episode that it was made for, and there is nothing else to open. A request waits as long as its answer
-takes: a stream is kept open by comments, any other answer by its connection. A program that goes away while it waits
-cancels its request; an answer counts as delivered when all of it was written to a connection that still stood. Clients
-repeat what ends with a status of 429, or of 500 and above, so no request of theirs is refused with one.
+A key opens the episode that it was made for, and nothing else. A request waits as long as its answer takes: a stream is
+kept open by comments, any other answer by its connection. A program that goes away cancels its request; an answer
+counts as delivered when all of it was written to a connection that still stood. Clients repeat what ends with a status
+of 429, or of 500 and above, so no request of theirs is refused with one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from grpo.core.gateway.connection import Connection, Gone
-from grpo.core.gateway.conversation import Ask, Desk, Refused
+from grpo.core.gateway.conversation import Ask, Desk, Dialect, Refused
 from grpo.core.gateway.dialects import chat, messages, responses
-from grpo.core.gateway.dialects.dialect import Dialect
 from grpo.core.gateway.dialects.fields import Body, body_of, malformed
 from grpo.core.http.guard import bearer_of
 from grpo.core.http.limits import Callers, Limits
@@ -139,8 +138,6 @@ def _model(name: str) -> Body:
 
 @dataclass(slots=True)
 class _OpenRequests:
-    """Counts the open requests of each key."""
-
     counts: Counter[str] = field(default_factory=Counter)
     # held by a request of a key while its body is in memory
     reading: dict[str, asyncio.Semaphore] = field(default_factory=dict)
@@ -148,10 +145,7 @@ class _OpenRequests:
 
     @contextmanager
     def one_more(self, key: str) -> Iterator[asyncio.Semaphore]:
-        """Counts a request while it is open; yields what to hold while its body is in memory.
-
-        Raises Refused: the key has too many.
-        """
+        """Counts a request while it is open; yields what to hold while its body is in memory. Raises Refused: too many."""
         if self.counts[key] >= MOST_OPEN:
             raise Refused(400, f"{MOST_OPEN} requests of this key are open. Wait for the answer to one of them.")
         self.counts[key] += 1
@@ -222,8 +216,6 @@ class _Point(ABC):
 
 
 class _Answers(_Point):
-    """Answers with what the policy samples."""
-
     async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
         answered = await connection.held(self.desk.ask(key, ask), self.pause if ask.stream else None)
         replies = answered.replies
@@ -232,8 +224,6 @@ class _Answers(_Point):
 
 
 class _Counts(_Point):
-    """Answers with the number of tokens of a prompt."""
-
     async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
         await connection.deliver(messages.counted(self.desk.count(key, ask)))
 
@@ -244,9 +234,6 @@ def _error(dialect: Dialect, refused: Refused) -> JSONResponse:
 
 
 def gateway_server(desk: Desk, listener: socket.socket | None = None, pause: float = PAUSE) -> HttpServer:
-    """Returns the server of a gateway, which is still to be started.
-
-    `listener`: a bound socket, for example one in a folder that a session sees; None: a free port of 127.0.0.1.
-    """
+    """Returns the server of a gateway, still to be started; on `listener`, or on a free port of 127.0.0.1."""
     # A key is a secret that no web page knows, so any name of this machine will do: sessions have their own.
     return HttpServer(gateway_app(desk, pause), listener or bound("127.0.0.1", 0), Callers(hosts=None), LIMITS)

@@ -35,10 +35,7 @@ _log = logging.getLogger("grpo.http")
 
 
 def routed(routes: Sequence[BaseRoute], statuses: Mapping[type[Exception], int] | None = None) -> Starlette:
-    """Returns an application of these routes whose errors are answered as `error_response` does.
-
-    `statuses`: of exceptions of its own, whose text says what is wrong.
-    """
+    """Returns an application whose errors are answered by `error_response`; `statuses`: of exceptions of its own."""
 
     async def answer(request: Request, error: Exception) -> Response:
         return _answer_to(request.scope, error)
@@ -81,7 +78,6 @@ class Guard:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses a request, or hands it on."""
         exchange = _Exchange(scope, receive, send, self._limits)
         try:
             self._refuse_stranger(scope)

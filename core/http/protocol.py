@@ -70,7 +70,6 @@ class LimitedProtocol(H11Protocol):
         self._time_head()
 
     def on_response_complete(self) -> None:
-        """Begins to wait for the next request."""
         self._waits_since = self.loop.time()
         super().on_response_complete()
 
@@ -106,7 +105,6 @@ class LimitedProtocol(H11Protocol):
             self._stall_timer.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets what it waited for."""
         super().connection_lost(exc)
         for timer in (self._head_timer, self._stall_timer):
             if timer is not None:

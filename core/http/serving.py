@@ -28,10 +28,7 @@ CALLERS, LIMITS, NO_HEADERS = Callers(), Limits(), dict[str, str]()
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Returns a socket that has an address, and listens once a server starts on it.
-
-    Raises OSError: the address is taken, or is not of this machine.
-    """
+    """Returns a socket with an address, on which a server may listen. Raises OSError: it is taken, or not ours."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sends at once where it is named
     try:

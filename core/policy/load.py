@@ -40,8 +40,6 @@ WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """Where a policy comes from."""
-
     path: str  # a folder or a hub id, as transformers accepts it
     embedded: bool  # it is the model that ships with grpo, or was trained from it
     trained: str = ""  # where it was trained, for people; "" for a model that comes from elsewhere
@@ -154,10 +152,7 @@ def linear_modules(config: Any) -> list[str]:
 
 
 def empty_model(config: Any, dtype: str = "float32") -> PreTrainedModel:
-    """Builds the model that a configuration describes on the meta device, where tensors have shapes and no data.
-
-    Raises UsageError if it does not describe a causal language model.
-    """
+    """Builds the causal language model that a configuration describes on the meta device. Raises UsageError."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -198,10 +193,7 @@ def text_setting(config: Any, name: str) -> Any:
 
 @loading()
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
-    """Loads the weights (`bits` 4: quantised).
-
-    From here on this process keeps the memory that it frees, and attends without cuDNN.
-    """
+    """Loads the weights (`bits` 4: quantised). From here on this process keeps freed memory, and attends without cuDNN."""
     import torch
     from transformers import AutoModelForCausalLM
 

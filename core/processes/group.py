@@ -28,8 +28,6 @@ class ApartError(RunError):
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """How processes reach each other."""
-
     group: Any  # of torch, for objects
     limit: float  # seconds that a wait in it may take
     watch: Watch | None  # ends all of them together; None while they are still being connected
@@ -78,10 +76,7 @@ def ending() -> bool:
 
 
 def wait(what: str) -> None:
-    """Waits until every process is here.
-
-    `what`: they wait for, as in "waited for ...". Raises ApartError, which names the process that did not come.
-    """
+    """Waits for `what`, until every process is here. Raises ApartError, which names the process that did not come."""
     if count() > 1:
         _meet(what)
 

@@ -64,8 +64,8 @@ def open_agents(
 ) -> Iterator[AgentSide | None]:
     """Starts what an agent needs, while it lasts; None without an agent.
 
-    `envs`: what gives tasks. `hidden`: paths of this machine that a program in a session must not see: the run
-    directory. Raises UsageError: the agent cannot be imported.
+    `hidden`: paths of this machine that a program in a session must not see: the run directory. Raises UsageError: the
+    agent cannot be imported.
     """
     if agent is None:
         yield None
@@ -77,11 +77,7 @@ def open_agents(
 
 
 def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Sequence[Server], Server | None]:
-    """Deals servers out among the processes that train together.
-
-    Returns the servers that this process hands weights to and samples on; and where there are none, the one of another
-    process that it samples on.
-    """
+    """Deals servers out among processes: this one's own, or else the one of another process that it samples on."""
     own = servers[number::processes]
     return own, None if own else servers[number % len(servers)]
 

@@ -90,10 +90,7 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
 
 
 def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step") -> None:
-    """Refuses to go on, and to save, after an update whose gradient was no number: the weights are none either.
-
-    Raises RunError: the logged loss or the gradient's norm is infinite or NaN.
-    """
+    """Refuses to go on, and to save, after an update whose loss or gradient was no number. Raises RunError."""
     for name, label in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
         value = logs.get(name)
         if value is not None and not math.isfinite(value):

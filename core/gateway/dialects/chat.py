@@ -1,4 +1,4 @@
-"""Speaks OpenAI's chat completions."""
+"""Speaks OpenAI's chat completions, by the functions of `Dialect`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ THOUGHTS = ("thinking", "reasoning")
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
     if body.get("functions"):
         raise malformed("The request has 'functions', the old form of tools", "Send them as 'tools'")
     tools, others = tools_in(body, "function", "parameters", inside="function")
@@ -88,7 +87,6 @@ def _call(call: Body, where: str) -> ToolUse:
 
 
 def whole(ask: Ask, replies: Sequence[Reply]) -> Body:
-    """Returns the JSON of an answer that is not streamed."""
     return {
         **_head(ask, "chat.completion"),
         "choices": [
@@ -130,7 +128,6 @@ def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
 
 
 def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
-    """Returns all server-sent events of an answer."""
     head = _head(ask, "chat.completion.chunk") | ({"usage": None} if ask.usage else {})
 
     def chunk(index: int, delta: Body, finish: str | None = None) -> bytes:

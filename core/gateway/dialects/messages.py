@@ -1,4 +1,4 @@
-"""Speaks Anthropic's messages."""
+"""Speaks Anthropic's messages, by the functions of `Dialect`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ BILLING = "x-anthropic-billing-header:"  # begins a block of Claude Code's that 
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
     tools, others = tools_in(body, "custom", "input_schema")
     system = _system(body.get("system"))
     turns = [ChatTurn("system", system)] if system else []
@@ -112,7 +111,6 @@ def _results(content: Any, where: str) -> list[ChatTurn]:
 
 
 def whole(ask: Ask, replies: Sequence[Reply]) -> Body:
-    """Returns the JSON of an answer that is not streamed."""
     reply = replies[0]
     return {
         **_head(ask),
@@ -152,7 +150,6 @@ def _blocks(reply: Reply) -> list[dict[str, Any]]:
 
 
 def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
-    """Returns all server-sent events of an answer."""
     reply = replies[0]
     begun = {
         **_head(ask),
@@ -179,7 +176,6 @@ def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
 
 
 def counted(tokens: int) -> Body:
-    """Returns the answer to a question for the number of tokens of a prompt."""
     return {"input_tokens": tokens}
 
 

@@ -1,4 +1,4 @@
-"""Speaks OpenAI's responses."""
+"""Speaks OpenAI's responses, by the functions of `Dialect`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ error = chat.error  # both APIs have one form of errors
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
     for name in STORED:
         if body.get(name):
             raise malformed(
@@ -109,7 +108,6 @@ def _call(item: Body, where: str) -> ToolUse:
 
 
 def whole(ask: Ask, replies: Sequence[Reply]) -> Body:
-    """Returns the JSON of an answer that is not streamed."""
     reply = replies[0]
     return _response(ask, _items(reply), reply)
 
@@ -173,7 +171,6 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
 
 
 def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
-    """Returns all server-sent events of an answer."""
     reply = replies[0]
     items = _items(reply)
     final = _response(ask, items, reply)
@@ -219,10 +216,7 @@ def _numbered(steps: Sequence[Body]) -> bytes:
 
 
 def error_events(refused: Refused) -> bytes:
-    """Returns the events that end a stream with an error: programs look for a failed response, SDKs for an error.
-
-    Codex tries again unless it knows the code.
-    """
+    """Returns a failed response and an error, as programs look for either; Codex repeats unless it knows the code."""
     code = refused.code if refused.code == "context_length_exceeded" else "invalid_prompt"
     failed = {
         **_response(Ask(()), [], None),

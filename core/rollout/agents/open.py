@@ -30,13 +30,9 @@ LONGEST = 7 * 86_400.0  # seconds; programs are ended by the time that they take
 class AgentSide:
     """A gateway and the programs that ask it; close it when the run ends.
 
-    Args:
-        envs: what they are episodes of; where one opens sessions, the program runs in them.
-        warned: is told what a user should know of this machine.
-        hidden: paths of this machine that programs in sessions must not see.
-
-    Raises:
-        UsageError: the agent cannot be imported.
+    `envs`: what they are episodes of; where one opens sessions, the program runs in them. `warned`: is told what a user
+    should know of this machine. `hidden`: paths that programs in sessions must not see. Raises UsageError: the agent
+    cannot be imported.
     """
 
     def __init__(

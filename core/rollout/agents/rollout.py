@@ -27,10 +27,9 @@ LONGEST = 16_384  # characters of a message that are recorded
 class Choice:
     """Chooses the calls of an episode that train.
 
-    Attributes:
-        trains: "main": those of the conversation in which the program does its task; "tree": also those of sub-agents;
-            "all": every call, also auxiliary ones, such as one for a title.
-        auxiliary: says whether a call is auxiliary; None: calls without tools, if others have tools.
+    `trains`: "main": those of the conversation in which the program does its task; "tree": also those of sub-agents;
+    "all": also auxiliary ones, such as one for a title. `auxiliary`: says whether a call is auxiliary; None: calls
+    without tools, if others have tools.
     """
 
     trains: Trains = "tree"
@@ -70,12 +69,7 @@ def _view(call: Call) -> AgentCall:
 def trajectory_of(
     start: Episode, episode: AgentEpisode, ended: AgentExit, end: int, choice: Choice = DEFAULT
 ) -> Trajectory:
-    """Returns the rollout of an episode whose program is dead.
-
-    Args:
-        end: the token that ends a completion; a failed rollout is this token, which nobody chose.
-        choice: which calls train.
-    """
+    """Returns the rollout of an episode whose program is dead; a failed one is the token `end`, which nobody chose."""
     tree = episode.tree
     main, trains = choice.of(tree)
     rows = tree.branches(trains)
@@ -88,9 +82,8 @@ def trajectory_of(
     finish: FinishReason = "stop"
     if failure:
         finish, info["failure"] = "error", failure
-    elif ended.timed_out or episode.limited or (answered and answered[-1].reply is not None and _cut(answered[-1])):
+    elif ended.timed_out or episode.limited or (answered and _cut(answered[-1])):
         finish = "length"
-    own = [(token, logprob) for call in chosen for token, logprob in _tokens(call)]
     last = answered[-1].answer if answered else None
     answer = ended.answer if ended.answer is not None else last.text if last else ""
     completion = Completion(
@@ -98,8 +91,8 @@ def trajectory_of(
         messages=_messages(answered),
         prompt=start.prompt,
         row=start.row,
-        token_ids=tuple(token for token, _ in own),
-        logprobs=tuple(logprob for _, logprob in own),
+        token_ids=tuple(token for call in chosen for token in call.ids),
+        logprobs=tuple(logprob for call in chosen for logprob in call.logprobs),
         finish_reason=finish,
         turns=max(1, len(answered)),
         info=info,
@@ -199,10 +192,6 @@ def _messages(answered: Sequence[Call]) -> tuple[Message, ...]:
     last = answered[-1]
     turns = [*last.ask.messages[len(last.root.ask.messages) :], *([last.answer] if last.answer else [])]
     return tuple(Message(role=turn.role, content=as_text(_whole(turn))) for turn in turns)
-
-
-def _tokens(call: Call) -> Sequence[tuple[int, float]]:
-    return [*zip(call.ids, call.logprobs, strict=True)]
 
 
 def _cut(call: Call) -> bool:

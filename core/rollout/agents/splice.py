@@ -2,8 +2,7 @@
 
 What the policy said is never rendered or tokenised again. Behind its tokens comes what the chat template puts there:
 the end of its message, the new messages, the start of the next one. That text is found by rendering a short
-conversation in which a mark, or the same calls of tools without their arguments, stand for what was said. Special
-tokens that a message spells out stay plain text.
+conversation in which a mark, or the same calls of tools without their arguments, stand for what was said.
 """
 
 from __future__ import annotations
@@ -37,10 +36,7 @@ class Splice:
         self._whole: dict[str, list[int]] = {}
 
     def whole(self, messages: Sequence[ChatTurn], tools: Sequence[Schema]) -> list[int]:
-        """Returns the tokens of a conversation up to the start of the policy's next message.
-
-        Raises UsageError: the chat template refuses the messages or has no form for tools.
-        """
+        """Returns the tokens of a conversation up to the policy's next message. Raises UsageError: it is refused."""
         if tools:
             self.format(tools)  # refuses what could not be read
         asked = as_messages(messages)
@@ -82,10 +78,7 @@ class Splice:
         return ChatTurn("assistant", text, tuple(uses))
 
     def format(self, tools: Sequence[Schema]) -> ToolFormat:
-        """Returns how calls of these tools are written.
-
-        Raises UsageError: the chat template, or what reads it, has no form for them.
-        """
+        """Returns how calls of these tools are written. Raises UsageError: the chat template has no form for them."""
         key = json.dumps(list(tools), sort_keys=True)
         if key not in self._formats:
             if len(self._formats) >= MOST_FORMATS:

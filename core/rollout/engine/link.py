@@ -28,10 +28,7 @@ class EngineLink(Protocol):
         return 0
 
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int | None:
-        """Replaces the weights, one tensor at a time; from then on no adapter is served.
-
-        Returns how many bytes travelled for that, or None where the tensors themselves were handed over.
-        """
+        """Replaces the weights one by one; serves no adapter then. Returns the bytes that travelled, or None."""
 
     def forget(self) -> None:
         """Takes what was handed over before to be lost: the next weights are handed over in full."""

@@ -1,12 +1,11 @@
 """Reads the calls of tools in what the policy wrote, and writes their answers as its chat template does.
 
-Theory of operation. The policy is told of the tools by its chat template, and asks for calls in the form that the
-template gives them. What reads that form is the tokenizer's `response_template`: its own, or for a known chat template
-the one that TRL has for it. Between a call and the next turn stands what the template puts there, found as in
+Theory of operation. What reads the form of calls is the tokenizer's `response_template`: its own, or for a known chat
+template the one that TRL has for it. Between a call and the next turn stands what the template puts there, found as in
 core/rollout/turns/chat.py: the sampled tokens stay as they are, and only the text after them is rendered, with the
-answers as messages of the role `tool`. Before anything is loaded, a call is written by the template and read back, with
-the end of its message, which some forms need; a tokenizer with which that fails is refused. A call that cannot be read
-or made is answered with the reason, and those beside it are made.
+answers as messages of the role `tool`. Before anything is loaded, a call is written by the template and read back; a
+tokenizer with which that fails is refused. A call that cannot be read or made is answered with the reason, and those
+beside it are made.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ MOST_CALLS = 16  # in one turn
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """The form of calls and answers."""
-
     schemas: tuple[Schema, ...]
     opening: str  # how the template begins a message that the policy is to write
     end: str  # the token with which the template ends a message that asks for a call; "" where it has none
@@ -44,10 +41,7 @@ class ToolFormat:
     most: int = MOST_CALLS  # how many calls one message may hold; some templates take a single one
 
     def read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[list[ToolCall], str]:
-        """Returns the calls that a turn asks for, the first `most`, and what it says beside them.
-
-        There are no calls where no part of the turn names a tool.
-        """
+        """Returns the calls that a turn asks for, of which one at least names a tool, and what it says beside them."""
         try:
             message = self._read(tokenizer, ids)
             asked = (message.get("tool_calls") or ())[: self.most]
@@ -89,10 +83,7 @@ class ToolFormat:
 
 
 def tool_format(tokenizer: PreTrainedTokenizerBase, schemas: tuple[Schema, ...]) -> ToolFormat:
-    """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls where it has none.
-
-    Raises UsageError: the template or the tokenizer cannot do that; says what to do.
-    """
+    """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls. Raises UsageError."""
     name = schemas[0]["function"]["name"]
     if name not in _rendered(tokenizer, [ASKED], tools=schemas):
         raise _refused("does not show tools to the policy")
@@ -139,10 +130,10 @@ def _response_templates(tokenizer: PreTrainedTokenizerBase) -> Iterator[Mapping[
 
 
 def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[Any]) -> str:
-    """Returns what the chat template writes after calls: the end of their message and what follows.
+    """Returns what the chat template writes after calls: the end of their message and what follows, first of all the
+    answers.
 
-    `following`: chat messages, first of all the answers. Raises UsageError: the template refuses the messages, or
-    renders the calls differently once others follow.
+    Raises UsageError: the template refuses the messages, or renders the calls differently once others follow.
     """
     start = [ASKED, calling("", calls)]
     before, whole = _rendered(tokenizer, start), _rendered(tokenizer, [*start, *following], generate=True)

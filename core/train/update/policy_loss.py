@@ -34,8 +34,6 @@ PROMPT = ("prompt_ids", "prompt_mask")
 
 @dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """What a forward pass works on."""
-
     kept: torch.Tensor  # [B'] int64, the rows of the micro batch that are here
     learns: bool  # they have a gradient; where no row has one, a rollout stands in for them
     width: int  # T', columns of completions
@@ -46,9 +44,9 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     """Selects the rows that have a gradient, and cuts columns that none of them has.
 
     A completion without an advantage has a gradient of exactly zero unless the loss has a KL term, and one that is
-    masked has none at all. Leaving them out changes no gradient as long as averages still count them. `inputs`: a micro
-    batch (core/train/batch/tensors.py), with advantages. `every_token`: the loss has a term that is no multiple of the
-    advantage (beta). Returns at least one row, so that every process makes a backward pass.
+    masked has none at all; averages still count them. `inputs`: a micro batch (core/train/batch/tensors.py), with
+    advantages. `every_token`: the loss has a term that is no multiple of the advantage (beta). Returns at least one
+    row, so that every process makes a backward pass.
     """
     learns = inputs["completion_mask"].any(dim=1)
     if not every_token:
@@ -73,8 +71,6 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLossValue:
-    """The loss of a forward pass."""
-
     loss: torch.Tensor
     part: MiniBatch  # the rows that were computed
     logps: torch.Tensor  # [B', T'] of them, without a gradient
@@ -101,11 +97,7 @@ class PolicyLoss:
         self.figures = UpdateFigures(kl=self.settings.beta != 0.0, weighted=self.correction != "none")
 
     def __call__(self, model: Any, batch: Tensors, *, first_pass: bool) -> PolicyLossValue:
-        """Makes a forward pass.
-
-        `batch`: a micro batch; the first of several passes leaves `old_per_token_logps` in it. `first_pass`: before any
-        optimizer step on this batch.
-        """
+        """Makes a forward pass over a micro batch; the first of several leaves `old_per_token_logps` in it."""
         wanted = self._objective.loss.spec
         every = self.settings.beta != 0.0 or wanted.every_row
         part, whole = trained_rows(batch, every_token=every), counted(batch)
