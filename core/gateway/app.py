@@ -145,7 +145,7 @@ class _OpenRequests:
 
     @contextmanager
     def one_more(self, key: str) -> Iterator[asyncio.Semaphore]:
-        """Counts a request while it is open; yields what to hold while its body is in memory. Raises Refused: too many."""
+        """Counts a request while it is open; yields what to hold while its body is in memory. Raises Refused."""
         if self.counts[key] >= MOST_OPEN:
             raise Refused(400, f"{MOST_OPEN} requests of this key are open. Wait for the answer to one of them.")
         self.counts[key] += 1

@@ -193,7 +193,7 @@ def text_setting(config: Any, name: str) -> Any:
 
 @loading()
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
-    """Loads the weights (`bits` 4: quantised). From here on this process keeps freed memory, and attends without cuDNN."""
+    """Loads the weights (`bits` 4: quantised). From here on this process keeps freed memory, and uses no cuDNN."""
     import torch
     from transformers import AutoModelForCausalLM
 

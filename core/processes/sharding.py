@@ -94,7 +94,7 @@ def speaks_by_gloo(sharding: Sharding | None) -> bool:
 
 
 def refuse_lost_sharding(sharding: Sharding | None, state: Any) -> None:
-    """Refuses, once the processes have met (`PartialState`), to train as DDP what was to be sharded. Raises UsageError."""
+    """Refuses, once the processes have met, to train as DDP what was to be sharded. Raises UsageError."""
     if sharding is None:
         return
     # With that variable, accelerate's next look at the processes would find no DeepSpeed.

@@ -312,7 +312,7 @@ def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor)
 
 
 def _drawn(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Inverts the cumulative distributions [B, V] float32 at [B] float64, by blocks and then inside of one, in float64."""
+    """Inverts the cumulative distributions [B, V] float32 at [B] float64, by blocks and then inside of one."""
     missing = -probabilities.shape[1] % BLOCK
     whole = pad(probabilities, (0, missing)) if missing else probabilities
     blocks = whole.view(len(probabilities), -1, BLOCK)

@@ -126,7 +126,7 @@ def card_of_model(
 
 
 def largest_frame(source: str) -> int:
-    """Returns the bytes of a model's largest tensor on its way, at most: each number with its place. Raises UsageError."""
+    """Returns the bytes of a model's largest tensor on its way: each number with its place. Raises UsageError."""
     from grpo.core.policy.load import empty_model, load_model_config
 
     model = empty_model(load_model_config(source))

@@ -102,7 +102,7 @@ class LastWeights:
 
 
 class Sender:
-    """What one engine is sent. `last`: the weights that went out last; None: send every tensor whole, and keep no copy."""
+    """What one engine is sent. `last`: the weights that went out last; None: send every tensor whole."""
 
     def __init__(self, last: LastWeights | None) -> None:
         self._last = last

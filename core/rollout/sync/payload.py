@@ -74,7 +74,7 @@ def refuse_unservable_adapter(model: Any) -> None:
 
 
 def adapter_of(model: Any) -> Adapter:
-    """Copies a PEFT model's adapter, B already scaled. Collective. Raises UsageError: engines would serve it wrongly."""
+    """Copies a PEFT model's adapter, B scaled. Collective. Raises UsageError: engines would serve it wrongly."""
     refuse_unservable_adapter(model)
     tensors: dict[str, torch.Tensor] = {}
     rank = 1

@@ -95,7 +95,7 @@ def _each_turn(
 
 
 def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: BoundAdvantage) -> None:
-    """Stops a run whose advantages are no numbers, mostly as squares of rewards overflow. Raises RunError: names whose."""
+    """Stops a run whose advantages are no numbers, mostly as squares of rewards overflow. Raises RunError."""
     advantages = batch.advantages
     overflow = advantages.totals.isinf().any() or not advantages.group_std.isfinite().all()
     if not overflow and not advantages.values.isfinite().all():

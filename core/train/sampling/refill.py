@@ -157,7 +157,7 @@ class Refiller:
     def _sampled(
         self, filling: _Filling, numbers: Sequence[int], episodes: Sequence[Episode], *, scored: bool = True
     ) -> bool:
-        """Samples these episodes in the place of these members, `scored` at once or later; False where that cannot be."""
+        """Samples these episodes in the place of these members, `scored` now or later; False where that cannot be."""
         filling.rounds += 1
         count = len(filling.members) * processes()
         generation = filling.sample(episodes, [filling.rounds * count + filling.first + number for number in numbers])

@@ -99,7 +99,7 @@ AVERAGES: Mapping[Average, Averaged] = {
 
 
 def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossValue:
-    """Computes the loss of one forward pass. Raises PluginError: the loss returned what are no costs of these tokens."""
+    """Computes the loss of one forward pass. Raises PluginError: the loss returned no costs of these tokens."""
     mask = tokens.mask.to(tokens.logps.dtype)
     outside = mask == 0
     # Neither what stands there nor what a loss makes of it, NaN or infinity, gets into a sum or a gradient.

@@ -234,7 +234,7 @@ class _Laid:
         self._rows += ends.values()
 
     def host(self, prompt: tuple[int, ...]) -> tuple[_Sequence | None, int]:
-        """Returns what holds the token before the last one in common with a laid row, and the number of that last one."""
+        """Returns what holds the token before the last one in common with a laid row, and that one's number."""
         if not self._rows:
             return None, 0
         others = self._ids[[row.row for row in self._rows], : len(prompt)]
