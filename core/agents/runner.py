@@ -251,12 +251,13 @@ class AgentRunner:
             ended = AgentExit(None, False, 0.0, problem="its supervisor was killed", outside=self._namespaces)
         else:
             message = json.loads(data[LENGTH.size :])
+            answer: str | None = message["answer"]
             stdout, stderr = (base64.b64decode(message[name]).decode(errors="replace") for name in ("stdout", "stderr"))
             ended = AgentExit(
                 code=message["code"],
                 timed_out=message["timed_out"],
                 seconds=message["seconds"],
-                answer=stdout if self._agent.spec.answer == "stdout" else _encodable(message["answer"]),
+                answer=stdout if self._agent.spec.answer == "stdout" else answer and encodable(answer),
                 stdout=stdout,
                 stderr=stderr,
                 problem=encodable(message["problem"]),
@@ -273,10 +274,6 @@ class AgentRunner:
                 self._ended(number, ended)
         except Exception:
             _LOG.exception("the end of agent %d cannot be handed over", number)
-
-
-def _encodable(answer: str | None) -> str | None:
-    return None if answer is None else encodable(answer)
 
 
 def _variables(home: str, temporary: str) -> dict[str, str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -78,8 +77,8 @@ def gateway_app(desk: Desk, pause: float = PAUSE) -> Starlette:
             {"object": "list", "data": [model], "has_more": False, "first_id": desk.model, "last_id": desk.model}
         )
 
-    points: dict[str, _Point] = {path: _Answers(desk, dialect, requests, pause) for path, dialect in DIALECTS.items()}
-    points[COUNT] = _Counts(desk, messages, requests, pause)
+    points = {path: _Point(desk, dialect, requests, pause) for path, dialect in DIALECTS.items()}
+    points[COUNT] = _Point(desk, messages, requests, pause, counts=True)
     routes: list[BaseRoute] = [Route(WITH_KEY, root)]
     for prefix in ("", WITH_KEY):
         routes += [Route(prefix + path, point, methods=["POST"]) for path, point in points.items()]
@@ -158,13 +157,14 @@ class _OpenRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class _Point(ABC):
+class _Point:
     """Takes the requests of an API that have a body."""
 
     desk: Desk
     dialect: Dialect
     requests: _OpenRequests
     pause: float
+    counts: bool = False  # it answers with the number of tokens of a prompt, else with what the policy samples
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = Connection(scope, receive, send)
@@ -173,19 +173,19 @@ class _Point(ABC):
             with self.requests.one_more(key) as reading:
                 async with reading:
                     ask = await self._ask(connection)
-                await self.answer(key, ask, connection)
+                await self._answer(key, ask, connection)
             await connection.end()
         except Gone:
             pass
         except Refused as refused:
-            await self._refuse(refused, connection, scope, receive, send)
+            await self._refuse(refused, connection)
         except RecursionError:
             nested = malformed("The request is nested too deeply", "Send flatter tools and arguments")
-            await self._refuse(nested, connection, scope, receive, send)
+            await self._refuse(nested, connection)
         except Exception:
             log.exception("a request to %s broke", scope["path"])
             broken = Refused(500, "The gateway broke, which is no fault of the request. See the log of the run.")
-            await self._refuse(broken, connection, scope, receive, send)
+            await self._refuse(broken, connection)
         finally:
             connection.close()
 
@@ -198,34 +198,25 @@ class _Point(ABC):
             await asyncio.sleep(BREATH)
             return self.dialect.read(body_of(data), connection.headers)
 
-    @abstractmethod
-    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
+    async def _answer(self, key: str, ask: Ask, connection: Connection) -> None:
         """Answers a request. Raises Refused: it gets no answer; Gone: the client went away."""
-
-    async def _refuse(
-        self, refused: Refused, connection: Connection, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        if key := _known_key(self.desk, scope):
-            self.desk.note(key, refused)
-        if not connection.streaming:
-            await _error(self.dialect, refused)(scope, receive, send)
+        if self.counts:
+            await connection.deliver(messages.counted(self.desk.count(key, ask)))
             return
-        with suppress(Gone):
-            await connection.deliver(self.dialect.error_events(refused))
-            await connection.end()
-
-
-class _Answers(_Point):
-    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
         answered = await connection.held(self.desk.ask(key, ask), self.pause if ask.stream else None)
         replies = answered.replies
         await connection.deliver(self.dialect.events(ask, replies) if ask.stream else self.dialect.whole(ask, replies))
         answered.delivered()
 
-
-class _Counts(_Point):
-    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
-        await connection.deliver(messages.counted(self.desk.count(key, ask)))
+    async def _refuse(self, refused: Refused, connection: Connection) -> None:
+        if key := _known_key(self.desk, connection.scope):
+            self.desk.note(key, refused)
+        if not connection.streaming:
+            await connection.respond(_error(self.dialect, refused))
+            return
+        with suppress(Gone):
+            await connection.deliver(self.dialect.error_events(refused))
+            await connection.end()
 
 
 def _error(dialect: Dialect, refused: Refused) -> JSONResponse:

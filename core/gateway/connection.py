@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from grpo.core.gateway.conversation import Refused
@@ -29,6 +30,7 @@ class Connection:
     """One request and its response. `streaming`: whether the response has begun as a stream of events."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
         self.headers = Headers(scope=scope)
         self.streaming = False
         self._receive = receive
@@ -100,6 +102,9 @@ class Connection:
             await self._body(b"")  # waits until the system has taken what came before
         if self._watch.done():
             raise Gone
+
+    async def respond(self, response: Response) -> None:
+        await response(self.scope, self._receive, self._send)
 
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -55,16 +55,16 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             drop_older(folder, self.keep)
 
 
+@dataclass(eq=False)
 class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Does what comes before the first step, when the policy is wrapped, sharded and on its device."""
 
-    def __init__(self, begin: Callable[[], None]) -> None:
-        self._begin = begin
+    begin: Callable[[], None]
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._begin()
+        self.begin()
 
 
 @dataclass(eq=False)

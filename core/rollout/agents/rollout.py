@@ -152,6 +152,7 @@ def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) ->
 
 def _recorded(call: Call, at: int | None) -> RecordedCall:
     known = 0 if call.parent is None else len(call.parent.prompt) + len(call.parent.ids)
+    old = 0 if call.parent is None else len(call.parent.ask.messages) + 1  # messages of the conversation before
     return RecordedCall(
         parent=None if call.parent is None else call.parent.number,
         root=call.reason,
@@ -163,17 +164,12 @@ def _recorded(call: Call, at: int | None) -> RecordedCall:
         finish=None if call.reply is None else call.reply.finish,
         seconds=round(call.seconds, 3),
         ignored=tuple(call.ask.ignored),
-        new=tuple(_turn(turn) for turn in _new(call)),
+        new=tuple(_turn(turn) for turn in call.ask.messages[old:]),
         said=None if call.answer is None else _turn(call.answer),
         new_ids=call.prompt[known:],
         ids=() if at is not None else call.ids,
         at=at,
     )
-
-
-def _new(call: Call) -> Sequence[ChatTurn]:
-    """Returns the messages of a request that its conversation did not have before."""
-    return call.ask.messages[len(call.parent.ask.messages) + 1 :] if call.parent else call.ask.messages
 
 
 def _turn(turn: ChatTurn) -> RecordedTurn:

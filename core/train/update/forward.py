@@ -49,10 +49,11 @@ def completion_logps(
     dtype = _attention_dtype(model, input_ids.device)
     packed = pack(input_ids, attention_mask, length, pack_for, dtype, trees=trees)
     if packed is not None:
+        blocks, mask = packed.blocks, no_mask(input_ids.device)
         predicted = model(
             input_ids=packed.input_ids,
             position_ids=packed.position_ids,
-            **_attention_arguments(packed),
+            **({} if blocks is None else {"attention_mask": mask, "attention_blocks": blocks}),
             logp_labels=packed.labels,
             logp_entropy=entropy,
             logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
@@ -106,12 +107,6 @@ def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tens
         return coefficients(known.view_as(packed.present)).flatten()[order[rows]]
 
     return of_rows
-
-
-def _attention_arguments(packed: Packed) -> dict[str, Any]:
-    if packed.blocks is None:
-        return {}
-    return {"attention_mask": no_mask(packed.input_ids.device), "attention_blocks": packed.blocks}
 
 
 def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
