@@ -50,11 +50,7 @@ _INSIDE = (
 
 
 class SessionPrograms:
-    """Runs agents in sessions, each in a thread of this process.
-
-    `envs`: the environments whose episodes have a session. `hidden`: paths of this machine that the agents must not
-    see.
-    """
+    """Runs agents in sessions of these environments, each in a thread; `hidden`: paths that they must not see."""
 
     def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv], hidden: Sequence[str] = ()) -> None:
         self._agent, self._hidden = agent, hidden

@@ -37,11 +37,7 @@ _connection: _Connection | None = None
 
 
 def connect(limit: float) -> None:
-    """Connects the processes, once; each of them has to call this before they say anything.
-
-    `limit`: seconds after which a wait for another process ends, also those of the trainer. Raises ApartError if not
-    all of them came.
-    """
+    """Connects the processes, once, before they say anything; `limit`: seconds of any wait. Raises ApartError."""
     global _connection
     if count() == 1 or _connection is not None:
         return

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
-    """Starts the backend of a plan.
-
-    `model`: its policy as it was loaded, for the names of the adapted modules and the types of its weights. Raises
-    UsageError: vLLM cannot serve the model.
-    """
+    """Starts the backend of a plan; `model`: its policy as it was loaded. Raises UsageError: it cannot be served."""
     config = plan.config
     if config.rollout.backend == "hf":
         return HfRollouts(config.rollout.batch_size)
@@ -62,11 +58,7 @@ def open_agents(
     warned: Callable[[str], None],
     hidden: Sequence[str] = (),
 ) -> Iterator[AgentSide | None]:
-    """Starts what an agent needs, while it lasts; None without an agent.
-
-    `hidden`: paths of this machine that a program in a session must not see: the run directory. Raises UsageError: the
-    agent cannot be imported.
-    """
+    """Starts what an agent needs, while it lasts; `hidden`: paths that a session must not see. Raises UsageError."""
     if agent is None:
         yield None
         return

@@ -106,11 +106,7 @@ class Answers:
 
 
 class AgentDesk:
-    """Knows the episodes and turns their requests into calls (`Desk` of core/gateway/conversation.py).
-
-    `model`: the name by which programs ask for the policy. `splice`: renders and reads messages, in the event loop of
-    the gateway only.
-    """
+    """Knows the episodes and turns their requests into calls (`Desk` of core/gateway/conversation.py)."""
 
     def __init__(self, model: str, splice: Splice, limits: CallLimits) -> None:
         self.model = model
@@ -217,33 +213,19 @@ class AgentDesk:
         calls = (call for turn in ask.messages for call in turn.calls)
         written = sum(len(turn.text) for turn in ask.messages) + sum(len(str(tool)) for tool in (*ask.tools, *calls))
         if context is not None and written > LONGEST_TOKEN * context:
-            episode.limited = True
-            raise Refused(
-                400,
-                f"This model's maximum context length is {context} tokens, and the messages have {written} characters. "
-                "Shorten them.",
-                "context_length_exceeded",
-            )
+            raise _too_long(episode, context, f"{written} characters")
 
     def _room(self, episode: AgentEpisode, prompt: int, wanted: int | None) -> tuple[int, int]:
         """Returns how many tokens may be sampled after a prompt, and how many of them are wanted."""
         limits = self.limits
         if len(episode.tree.calls) >= limits.calls:
-            episode.limited = True
-            raise Refused(400, f"the episode's {limits.calls} calls are used up", "episode_ended")
+            raise _over(episode, f"the episode's {limits.calls} calls are used up")
         left = limits.total - sum(len(call.ids) for call in episode.tree.calls)
         if left < 1:
-            episode.limited = True
-            raise Refused(400, f"the episode's {limits.total} sampled tokens are used up", "episode_ended")
+            raise _over(episode, f"the episode's {limits.total} sampled tokens are used up")
         room = limits.sampled if limits.context is None else min(limits.sampled, limits.context - prompt)
         if room < 1:
-            episode.limited = True
-            raise Refused(
-                400,
-                f"This model's maximum context length is {limits.context} tokens, and the messages have {prompt}. "
-                "Shorten them.",
-                "context_length_exceeded",
-            )
+            raise _too_long(episode, limits.context, str(prompt))
         return room, min(room, left, wanted or room)
 
     def _answered(self, waiting: Waiting, sampled: Sampled) -> None:
@@ -281,6 +263,17 @@ class AgentDesk:
         except UsageError as error:
             raise Refused(400, str(error)) from None
         return tuple(whole), None, reason or episode.tree.reason(ask)
+
+
+def _over(episode: AgentEpisode, problem: str, code: str = "episode_ended") -> Refused:
+    """Returns the refusal of a request that is over a limit, and notes that this cut the episode off."""
+    episode.limited = True
+    return Refused(400, problem, code)
+
+
+def _too_long(episode: AgentEpisode, context: int | None, length: str) -> Refused:
+    problem = f"This model's maximum context length is {context} tokens, and the messages have {length}. Shorten them."
+    return _over(episode, problem, "context_length_exceeded")
 
 
 async def _settle(episode: AgentEpisode) -> None:

@@ -14,10 +14,7 @@ from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams
 
 
 class EngineLink(Protocol):
-    """One engine: how to hand weights over, how to ask what it has, how to sample.
-
-    What derives from it has no memory to give up and keeps nothing of what was handed over, unless it says.
-    """
+    """One engine; what derives from it has no memory to give up and keeps nothing, unless it says."""
 
     context: int  # the longest prompt with its completion, in tokens
     block: int  # tokens in one block of the engine's prefix cache

@@ -22,11 +22,7 @@ LOOK = 0.05  # seconds between two looks at whether a taker is still there
 
 
 def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named]], T]]) -> list[Future[T]]:
-    """Hands a stream to each taker, side by side where there are several; returns what became of each.
-
-    The stream is read to its end, also without takers. Raises Exception: what the stream itself raised, once every
-    taker has heard of it.
-    """
+    """Hands a stream to takers side by side; returns what became of each, or raises what the stream raised."""
     source = _Source(tensors)
     if len(takers) < 2:
         taken = [Future[T]() for _ in takers]

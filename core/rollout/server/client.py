@@ -85,10 +85,7 @@ class ServerLink(GuestLink):
         self.lora = card.lora_rank is not None
 
     def epoch(self) -> int:
-        """Waits until the server answers; another number means that it no longer holds what was handed over.
-
-        Raises RunError: it did not come back in time, or as one that does not fit.
-        """
+        """Waits until the server answers; another number: it lost what was handed over. Raises RunError."""
         state = self._await_state()
         same = all(state[name] == self._known[name] for name in ("incarnation", "handed"))
         if self._doubted or not same:

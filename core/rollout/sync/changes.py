@@ -80,10 +80,7 @@ def _numbers(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def _positions(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> Numbers | None:
-    """Returns the positions [n] of entries that differ, or None where they are so many that a bitmap is shorter.
-
-    Words of several entries are compared first, which leaves few entries to look at.
-    """
+    """Returns the positions [n] of entries that differ, or None for so many that a bitmap is shorter."""
     per = _PER_WORD // after.itemsize
     whole = after.size - after.size % per
     differs = before[:whole].view(np.int64) != after[:whole].view(np.int64)

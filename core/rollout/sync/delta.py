@@ -77,10 +77,7 @@ class _Entry:
 
 
 class LastWeights:
-    """One copy of the weights as they went out last, for all engines together, with what changed before that.
-
-    Several threads may hand over at once; what changed is worked out by the first of them.
-    """
+    """One copy of the weights as they went out last, for all engines and threads, with what changed before."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}

@@ -83,10 +83,7 @@ def engine_fingerprints(model: Any, seed: int, shards: Shards = WHOLE) -> dict[s
 def adapter_fingerprints(
     manager: Any, number: int, seed: int, ranks: dict[str, int], shards: Shards = WHOLE
 ) -> dict[str, int]:
-    """Returns the fingerprints of the adapter that the engine's LoRA layers hold, from their stacked tensors.
-
-    `ranks`: PEFT name of each tensor to its rank; the stacked ones are padded to the largest.
-    """
+    """Returns the fingerprints of the LoRA layers' stacked tensors, each cut to its rank (PEFT name to rank)."""
     if number not in manager.lora_index_to_id:
         return {}
     slot = manager.lora_index_to_id.index(number)

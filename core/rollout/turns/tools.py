@@ -130,11 +130,7 @@ def _response_templates(tokenizer: PreTrainedTokenizerBase) -> Iterator[Mapping[
 
 
 def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[Any]) -> str:
-    """Returns what the chat template writes after calls: the end of their message and what follows, first of all the
-    answers.
-
-    Raises UsageError: the template refuses the messages, or renders the calls differently once others follow.
-    """
+    """Returns what the chat template writes after calls, first of all the answers. Raises UsageError."""
     start = [ASKED, calling("", calls)]
     before, whole = _rendered(tokenizer, start), _rendered(tokenizer, [*start, *following], generate=True)
     # What stands before the call may change once its answer follows (Qwen3 leaves out empty thinking): the call is

@@ -174,11 +174,7 @@ class AheadQueue:
     def _sampled(
         self, version: _Version, episodes: Sequence[Episode], prompts: PromptIds, step: int, staleness: int
     ) -> _Proven:
-        """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
-
-        `staleness`: how many optimizer steps lie between. Raises RunError: it did not come from it, and neither when it
-        was sampled again.
-        """
+        """Samples a batch from a version of the policy, in the thread, and proves it. Raises RunError."""
         try:
             sampler = self.sampler_of(version.model)
             seed = keys_of(self.seed, step, (0,))[0] % SEEDS

@@ -168,10 +168,7 @@ class LogprobCheck(_Comparison):
     _drops: bool = field(default=False, init=False)
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Makes one backward pass, and after the last one of a step looks at how far both sides are apart.
-
-        Returns the loss, and nothing to tell. Raises RunError: they are too far apart, and it is not for dropout.
-        """
+        """Makes a backward pass; refuses, after a step's last one, what is too far apart. Raises RunError."""
         if self.cursor.done == 0:
             self._apart.clear()
         loss = backward()
