@@ -159,13 +159,12 @@ class Clocks:
 def gateway(episodes: int, size: int, calls: int) -> Measured:
     """Measures the gateway, the desk and the player of a run."""
     from grpo.core.env.episodes import Episode
-    from grpo.core.gateway.serving import gateway_server
+    from grpo.core.gateway.app import gateway_server
     from grpo.core.policy.embedded import embedded_model_path
     from grpo.core.policy.load import load_tokenizer
     from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
     from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
     from grpo.core.rollout.agents.splice import Splice
-    from grpo.core.rollout.players import known_response_template
     from grpo.core.rollout.types import Sampled, SamplingParams
     from grpo.plugins.types import Message
 
@@ -177,7 +176,7 @@ def gateway(episodes: int, size: int, calls: int) -> Measured:
         return [sampled] * len(prompts)
 
     start = Episode(0, (Message(role="user", content=WORDS),), {}, None, env="tasks", group=0)
-    desk = AgentDesk("policy", Splice(tokenizer, known_response_template), CallLimits(calls, 256, 256 * calls, None))
+    desk = AgentDesk("policy", Splice(tokenizer), CallLimits(calls, 256, 256 * calls, None))
     clocks = Clocks()
     with gateway_server(desk) as server:
         elsewhere = Elsewhere(server.port, "/v1/chat/completions", size, calls)
@@ -202,8 +201,9 @@ def echo(episodes: int, size: int, calls: int) -> Measured:
     from starlette.responses import Response
     from starlette.routing import Route
 
-    from grpo.core.gateway.serving import LIMITS
-    from grpo.core.http.serving import Callers, HttpServer, bound
+    from grpo.core.gateway.app import LIMITS
+    from grpo.core.http.limits import Callers
+    from grpo.core.http.serving import HttpServer, bound
 
     async def back(request: Request) -> Response:
         return Response(await request.body(), media_type="application/json")

@@ -33,7 +33,6 @@ from grpo.core.policy.load import load_tokenizer
 from grpo.core.rollout.agents.desk import AgentDesk, AgentEpisode, CallLimits
 from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
 from grpo.core.rollout.agents.splice import Splice
-from grpo.core.rollout.players import known_response_template
 from grpo.plugins.types import Message
 
 GRAPH = Path("openenv/core/harness/capture/graph.py")
@@ -129,7 +128,7 @@ def measure(
 ) -> tuple[list[int], list[int]]:
     """Returns roots, rows, tokens that train and those that train twice, of ours and of OpenEnv's."""
     with event_loop() as loop:
-        splice = Splice(tokenizer, known_response_template)
+        splice = Splice(tokenizer)
         desk = KeepingDesk("policy", splice, CallLimits(calls=20, sampled=200, total=4000, context=None))
         limits = AgentLimits(seconds=60.0, at_once=1)
         player = AgentPlayer(desk, "", Coroutines(loop, desk, agent), limits, tokenizer.eos_token_id)

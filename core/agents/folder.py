@@ -1,8 +1,7 @@
 """Writes the files of an episode into a folder of its own and reads back what its agent made of them.
 
-The folder holds what the agent sees as its working directory, its HOME and its /tmp. Nothing outside of the working
-directory and HOME is written, whatever path a task names; no link is followed when files are read back, nothing but
-plain files is opened, and number and size are bounded.
+The folder holds what the agent sees as its working directory, its HOME and its /tmp. Nothing else is written, whatever
+path a task names. When files are read back no link is followed and nothing but plain files is opened, within limits.
 """
 
 from __future__ import annotations
@@ -14,16 +13,13 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+# How many files may be written or are read back, how large they may be together, and how large one that is read.
 MOST_FILES, MOST_BYTES, LARGEST_FILE = 1000, 16 << 20, 1 << 20
-"""How many files may be written or are read back, how large they may be together, and how large one that is read."""
 _MOST_ENTRIES = 20_000
 _DEEPEST = 64
-OWN = ("work", "home")
-"""The names of the working directory and of HOME."""
-_DIRECTORY, _HOME = OWN
+OWN = _DIRECTORY, _HOME = "work", "home"
 TEMPORARY = "/tmp"
-PLACES = ("/tmp", "/var/tmp")
-"""What every agent has for itself where namespaces are allowed."""
+PLACES = (TEMPORARY, "/var/tmp")  # what every agent has for itself where namespaces are allowed
 
 
 class BadFiles(Exception):
@@ -33,12 +29,8 @@ class BadFiles(Exception):
 class Folder:
     """The folder of one episode.
 
-    Args:
-        path: of a folder that exists and is empty.
-        namespaces: whether the agent sees it at the paths that every agent sees.
-
-    Attributes:
-        directory, home, temporary: the paths that the agent knows.
+    `path`: of a folder that exists and is empty. `namespaces`: whether the agent sees it at the paths that every agent
+    sees. `directory`, `home` and `temporary` are the paths that the agent knows.
     """
 
     def __init__(self, path: Path, *, namespaces: bool) -> None:
@@ -68,10 +60,7 @@ class Folder:
         return entry, str(target)
 
     def write(self, files: Mapping[str, str]) -> None:
-        """Writes files; a path is relative to the working directory, or begins with `~/` for HOME.
-
-        Raises BadFiles: there are too many, or a path leads elsewhere or cannot be written.
-        """
+        """Writes files to paths in the working directory, or below `~/`. Raises BadFiles: too many, or elsewhere."""
         size = sum(len(text) for text in files.values())
         if len(files) > MOST_FILES or size > MOST_BYTES:
             raise BadFiles(
@@ -120,13 +109,9 @@ class Folder:
         return changed, omitted
 
     def remove(self) -> None:
-        """Removes the folder, whatever the agent left in it."""
         try:
             shutil.rmtree(self.path)
-        except (
-            OSError,
-            RecursionError,
-        ):  # folders that may not be read, or more of them in each other than Python takes
+        except (OSError, RecursionError):  # folders that may not be read, or too many in each other for Python
             subprocess.run(["chmod", "-R", "u+rwx", str(self.path)], capture_output=True, check=False)
             subprocess.run(["rm", "-rf", "--", str(self.path)], capture_output=True, check=False)
 

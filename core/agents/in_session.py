@@ -1,9 +1,9 @@
 """Runs agents inside the session of their episode, whose environment grades what they leave.
 
 The environment opens the session; the program starts in its working directory, sees its files and the programs that it
-needs, and reaches the gateway and nothing else. When it ends, or is to end, every process of the session is killed, and
-then the environment is asked for its last step. A session that breaks is a failure of the episode: nothing that runs in
-it can break it.
+needs, and reaches the gateway and nothing else. When it ends, every process of the session is killed, and then the
+environment is asked for its last step. A session that breaks is a failure of the episode: nothing that runs in it can
+break it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import shutil
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -28,14 +27,14 @@ from urllib.parse import urlsplit
 import grpo
 from grpo.core.agents.folder import LARGEST_FILE, MOST_BYTES, MOST_FILES
 from grpo.core.agents.launcher import packed_agent
-from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
+from grpo.core.agents.program import AgentExit, task_of
 from grpo.core.agents.runner import doors
 from grpo.core.agents.supervisor import KEPT
 from grpo.core.env.episodes import Episode
 from grpo.core.env.step import take_step
 from grpo.core.text.printable import encodable
 from grpo.plugins._spec.binding import BoundAgent, BoundEnv
-from grpo.plugins.agents import Command, package_of, search_path
+from grpo.plugins.agents import Access, AgentTask, Command, package_of, search_path
 from grpo.plugins.errors import GrpoError, SessionError
 from grpo.plugins.session import Process, Session
 
@@ -51,13 +50,7 @@ _INSIDE = (
 
 
 class SessionPrograms:
-    """Runs agents in sessions, each in a thread of this process.
-
-    Args:
-        agent: what to run.
-        envs: the environments whose episodes have a session.
-        hidden: paths of this machine that the agents must not see.
-    """
+    """Runs agents in sessions of these environments, each in a thread; `hidden`: paths that they must not see."""
 
     def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv], hidden: Sequence[str] = ()) -> None:
         self._agent, self._hidden = agent, hidden
@@ -66,7 +59,6 @@ class SessionPrograms:
         self._running: dict[int, _Program] = {}
 
     def takes(self, episode: Episode) -> bool:
-        """Returns whether the environment of an episode opens a session."""
         return episode.env in self._envs
 
     def start(self, number: int, episode: Episode, access: Access, ended: Ended) -> None:
@@ -196,22 +188,18 @@ class _Tail:
     """Reads a stream to its end in a thread and keeps the last of it."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._pieces: deque[bytes] = deque()
+        self._text = b""
         self._stream = stream
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def text(self) -> str:
         self._thread.join()
-        return b"".join(self._pieces)[-KEPT:].decode(errors="replace")
+        return self._text.decode(errors="replace")
 
     def _read(self) -> None:
-        held = 0
         while piece := self._stream.read(KEPT):
-            self._pieces.append(piece)
-            held += len(piece)
-            while held - len(self._pieces[0]) >= KEPT:
-                held -= len(self._pieces.popleft())
+            self._text = (self._text + piece)[-KEPT:]
 
 
 def _needed(agent: BoundAgent) -> list[str]:

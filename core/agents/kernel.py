@@ -19,15 +19,12 @@ from grpo.plugins.child_process import ChildProcess, receive_message, send_messa
 
 _GIVE_UP = 10.0  # seconds for processes that outrun being killed
 _SHARED_MEMORY = "/dev/shm"
+# What of /proc is the machine's, and root may write without any capability.
 _MACHINE = [f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")]
-"""What of /proc is the machine's, and root may write without any capability."""
 
 
 def enter_namespaces() -> None:
-    """Gives this process a user namespace of its own, with its own user in it, and its next child pid 1 of a new one.
-
-    Raises OSError: this machine does not allow it.
-    """
+    """Gives this process a user namespace with its own user, and its next child pid 1 of a new one. Raises OSError."""
     user, group = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEWUSER | kernel.NEWPID | kernel.NEWIPC)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
@@ -41,14 +38,9 @@ def enter_namespaces() -> None:
 def arrange_mounts(places: Sequence[tuple[str, str]], kept: Sequence[tuple[str, str]]) -> None:
     """Puts folders of an episode where every episode has them, and makes all else that is mounted read-only.
 
-    Called by the first process of the namespaces.
-
-    Args:
-        places: what to mount, and where: (folder of the episode, path).
-        kept: what is mounted into them first and stays in sight: (path of the machine, path in the episode's folder).
-
-    Raises:
-        OSError: this machine does not allow it.
+    Called by the first process of the namespaces. `places`: (folder of the episode, path to mount it at). `kept`: (path
+    of the machine, path in the episode's folder), mounted first, so that it stays in sight. Raises OSError: this
+    machine does not allow it.
     """
     kernel.unshare(kernel.NEWNS)
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
@@ -59,9 +51,8 @@ def arrange_mounts(places: Sequence[tuple[str, str]], kept: Sequence[tuple[str, 
     for folder, target in folders:  # by descriptor: one place may hide the folder of the next
         kernel.mount(f"/proc/self/fd/{folder}", target, "", kernel.MS_BIND | kernel.MS_REC)
         os.close(folder)
-        kernel.set_mount_attributes(
-            target, remove=kernel.ATTR_RDONLY
-        )  # of the place alone: what is kept below it stays read-only
+        # Of the place alone: what is kept below it stays read-only.
+        kernel.set_mount_attributes(target, remove=kernel.ATTR_RDONLY)
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     if Path(_SHARED_MEMORY).is_dir():
         kernel.mount("tmpfs", _SHARED_MEMORY, "tmpfs", flags, "mode=1777")

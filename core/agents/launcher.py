@@ -1,8 +1,8 @@
 """Forks a supervisor for each episode, in a process that has imported a Python agent once.
 
-Theory of operation. The runner starts it with the agent's place, which it imports, and then sends the descriptor of a
-socket for each episode; a supervisor is forked for it and reads its plan there. The launcher reads no episode. When the
-runner ends or dies, every supervisor ends its agent, and the launcher waits for them and removes the run's folder.
+Theory of operation. The runner sends the agent's place, which is imported, and then the descriptor of a socket for each
+episode, from which a forked supervisor reads its plan. When the runner ends or dies, every supervisor ends its agent,
+and the launcher waits for them and removes the run's folder.
 """
 
 from __future__ import annotations
@@ -44,10 +44,8 @@ _PATIENCE = 20  # seconds for supervisors whose runner is gone
 def main(descriptor: int, modules: Sequence[str], home: str) -> None:
     """Serves until the socket closes.
 
-    Args:
-        descriptor: the socket to the runner. It sends the packed Python agent, or nothing for a command.
-        modules: what to import first.
-        home: a folder for what imports write, in that of the run.
+    `descriptor`: the socket to the runner, which sends the packed Python agent, or nothing for a command. `modules`:
+    what to import first. `home`: a folder for what imports write, in that of the run.
     """
     channel = socket.socket(fileno=descriptor)
     packed = receive_message(channel)

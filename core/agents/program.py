@@ -7,53 +7,37 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.text.printable import one_line
-from grpo.plugins.agents import Access, AgentTask
+from grpo.plugins.agents import AgentTask
 from grpo.plugins.errors import DatasetError
 
 if TYPE_CHECKING:
     from grpo.core.env.episodes import Episode
     from grpo.core.env.step import StepAnswer
 
-__all__ = ["Access", "AgentExit", "AgentTask", "task_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class AgentExit:
-    """What is left of an agent when every process that it started is dead.
+    """What is left of an agent when every process that it started is dead."""
 
-    Attributes:
-        code: its exit status, negative for a signal; None where it did not start.
-        timed_out: it was ended by its time limit.
-        seconds: from start to end.
-        answer: what a Python agent returned, or what a command wrote to stdout where its plugin says that this is the
-            answer; None: the answer is the last message of the policy.
-        stdout, stderr: the last characters of each.
-        files: path in the working directory to text, of those that the agent made or changed (None: it deleted it);
-            within limits of number and size.
-        files_omitted: how many files were over these limits.
-        problem: why it did not start, or broke; "" otherwise.
-        graded: the last step of the environment, where the program ran in its session.
-        outside: the problem came from where nothing that the agent ran can reach, so that no policy can have chosen it.
-    """
-
-    code: int | None
+    code: int | None  # its exit status, negative for a signal; None where it did not start
     timed_out: bool
-    seconds: float
+    seconds: float  # from start to end
+    # what a Python agent returned, or a command wrote to stdout where its plugin says that this is the answer; None:
+    # the answer is the last message of the policy
     answer: str | None = None
+    # stdout, stderr: the last characters of each
     stdout: str = ""
     stderr: str = ""
+    # path in the working directory to text, of those that it made or changed (None: it deleted it), within limits
     files: Mapping[str, str | None] = field(default_factory=dict)
-    files_omitted: int = 0
-    problem: str = ""
-    outside: bool = False
-    graded: StepAnswer | None = None
+    files_omitted: int = 0  # how many files were over these limits
+    problem: str = ""  # why it did not start, or broke; "" otherwise
+    outside: bool = False  # the problem came from where nothing that the agent ran can reach
+    graded: StepAnswer | None = None  # the last step of the environment, where the program ran in its session
 
 
 def task_of(episode: Episode) -> AgentTask:
-    """Returns what an environment's episode asks of an agent: its messages, and the files of its row.
-
-    Raises DatasetError: the row's column `files` is no object of texts.
-    """
+    """Returns what an episode asks: its messages, and the files of its row. Raises DatasetError: they are no texts."""
     asked = [message["content"] for message in episode.prompt if message["role"] != "system"]
     system = [message["content"] for message in episode.prompt if message["role"] == "system"]
     files: Any = episode.row.get("files") or {}

@@ -1,13 +1,13 @@
 """Starts an agent for each episode and hands over what is left of it when all its processes are dead.
 
-Theory of operation. One launcher process serves a run. It imports a Python agent once, so that an import of seconds is
-paid once, and forks a supervisor for each episode, which runs the agent and ends what it started (`supervisor.py`). One
-thread of this process reads the results; files are read back and folders removed in a few others.
+Theory of operation. One launcher process serves a run. It imports a Python agent once and forks a supervisor for each
+episode, which runs the agent and ends what it started (`supervisor.py`). One thread of this process reads the results;
+files are read back and folders removed in a few others.
 
-Where the machine allows user namespaces, every agent has the same working directory, HOME and /tmp by name, each with
-files of its own: a prompt that shows them is the same for all members of a group. All other files are read-only. Where
-namespaces are refused, these paths differ, and an agent can change what its user can. Neither is a wall: an agent can
-read the files of its user and use the network.
+Where the machine allows user namespaces, every agent has the same working directory, HOME and /tmp by name, so a prompt
+that shows them is the same for all members of a group, and all other files are read-only. Elsewhere these paths differ,
+and an agent can change what its user can. Neither is a wall: an agent can read the files of its user and use the
+network.
 """
 
 from __future__ import annotations
@@ -49,13 +49,6 @@ Ended = Callable[[int, AgentExit], None]
 
 @dataclass(slots=True)
 class _Episode:
-    """An agent that runs.
-
-    Attributes:
-        channel: the socket to its supervisor.
-        received: what the supervisor has sent so far.
-    """
-
     number: int
     key: str
     folder: Folder
@@ -66,18 +59,10 @@ class _Episode:
 class AgentRunner:
     """Runs agents, each for one episode.
 
-    Args:
-        agent: what to run.
-        seconds: how long one may take.
-        ended: called with an episode's number and what is left of its agent, when every process of it is dead; in a
-            thread of the runner. Not called any more once `close` has begun.
-        namespaces: whether to use namespaces; None: where this machine allows them.
-
-    Attributes:
-        notice: what a user should know about this machine, or "".
-
-    Raises:
-        UsageError: a Python agent cannot be imported.
+    `seconds`: how long one may take. `ended`: called in a thread of the runner with an episode's number and what is
+    left of its agent, when every process of it is dead; not any more once `close` has begun. `namespaces`: whether to
+    use them; None: where this machine allows them. `notice`: what a user should know about this machine, or "". Raises
+    UsageError: a Python agent cannot be imported.
     """
 
     def __init__(self, agent: BoundAgent, seconds: float, ended: Ended, *, namespaces: bool | None = None) -> None:
@@ -106,13 +91,7 @@ class AgentRunner:
         self._thread.start()
 
     def start(self, number: int, task: AgentTask, access: Access) -> None:
-        """Starts the agent of an episode; what keeps it from starting is handed over as any end is.
-
-        Args:
-            number: the episode's, which no other running one has.
-            task: what is asked.
-            access: to the policy.
-        """
+        """Starts an agent under a number that no other running one has; what keeps it from that is an end, too."""
         folder = Folder(Path(tempfile.mkdtemp(prefix=f"{number}-", dir=self._root)), namespaces=self._namespaces)
         try:
             plan = self._plan(folder, replace(task, directory=folder.directory, home=folder.home), access)
@@ -180,11 +159,7 @@ class AgentRunner:
         return launcher
 
     def _plan(self, folder: Folder, task: AgentTask, access: Access) -> dict[str, Any]:
-        """Writes the files of an episode; returns what its supervisor needs to know.
-
-        Raises BadFiles: they cannot be written; PluginError: the agent's function raised something, or returned what is
-        no command.
-        """
+        """Writes an episode's files; returns what its supervisor needs to know. Raises BadFiles, PluginError."""
         spec = self._agent.spec
         command = self._agent.command(task, access) if spec.command else Command(["python"])
         folder.write(task.files)
@@ -276,12 +251,13 @@ class AgentRunner:
             ended = AgentExit(None, False, 0.0, problem="its supervisor was killed", outside=self._namespaces)
         else:
             message = json.loads(data[LENGTH.size :])
+            answer: str | None = message["answer"]
             stdout, stderr = (base64.b64decode(message[name]).decode(errors="replace") for name in ("stdout", "stderr"))
             ended = AgentExit(
                 code=message["code"],
                 timed_out=message["timed_out"],
                 seconds=message["seconds"],
-                answer=stdout if self._agent.spec.answer == "stdout" else _encodable(message["answer"]),
+                answer=stdout if self._agent.spec.answer == "stdout" else answer and encodable(answer),
                 stdout=stdout,
                 stderr=stderr,
                 problem=encodable(message["problem"]),
@@ -298,10 +274,6 @@ class AgentRunner:
                 self._ended(number, ended)
         except Exception:
             _LOG.exception("the end of agent %d cannot be handed over", number)
-
-
-def _encodable(answer: str | None) -> str | None:
-    return None if answer is None else encodable(answer)
 
 
 def _variables(home: str, temporary: str) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """Runs one agent and ends every process that it started, in a process of its own.
 
-Theory of operation. The launcher forks a supervisor for each episode. Where the machine allows it, the supervisor makes
-namespaces whose process 1 starts the agent: when process 1 ends, the kernel has killed all others first, whatever they
-did to get away. Elsewhere the supervisor adopts orphans and kills its children until there are none.
+Theory of operation. Where the machine allows it, the supervisor makes namespaces whose process 1 starts the agent: when
+process 1 ends, the kernel has killed all others first, whatever they did to get away. Elsewhere the supervisor adopts
+orphans and kills its children until there are none.
 
 The supervisor reads a plan from its socket and writes one result when everything is dead. It ends the agent when its
 time is up or when the other end of the socket is shut. If nobody is left to take the result, it removes the episode's
-folder. It keeps the last bytes of what the agent writes and always reads on, so that no agent waits or fills memory.
-If the supervisor itself is killed, the kernel kills process 1, and with it the rest.
+folder. It keeps the last bytes of what the agent writes and always reads on, so that no agent waits or fills memory. If
+the supervisor itself is killed, the kernel kills process 1, and with it the rest.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from grpo.core.agents.kernel import arrange_mounts, drop_capabilities, enter_nam
 from grpo.plugins import kernel
 from grpo.plugins.child_process import receive_message, send_message
 
-KEPT = 65536
-"""How many bytes of stdout and of stderr are kept: the last ones."""
+KEPT = 65536  # bytes of stdout and of stderr that are kept: the last ones
 _LONGEST_WORD = 1 << 20
 _READ = 65536
 _GIVE_UP = 10.0  # seconds for children that outrun being killed
@@ -41,13 +40,7 @@ Plan = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """What the agent's process reports; a program that it started may have written it, too.
-
-    Attributes:
-        answer: what a Python agent returned.
-        problem: why there is none.
-        unstarted: it was not started at all.
-    """
+    """What the agent's process reports; a program that it started may have written it, too."""
 
     answer: str | None = None
     problem: str = ""
@@ -59,12 +52,7 @@ class _Word:
 
 
 def supervise(control: socket.socket, run: Callable[[Plan], dict[str, object]] | None) -> NoReturn:
-    """Runs the agent of the plan that comes over a socket, sends the result and ends this process.
-
-    Args:
-        control: the socket to the runner.
-        run: the Python agent; None: the plan has a command line.
-    """
+    """Runs the agent of the plan that comes over a socket, sends the result and ends this process."""
     code = 1
     try:
         kernel.die_with_parent()

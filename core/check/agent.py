@@ -13,10 +13,10 @@ from grpo.core.agents.program import AgentExit
 from grpo.core.agents.runner import AgentRunner
 from grpo.core.check.agent_script import ARRIVED, ENDED, MODEL, Arrival, Asked, ScriptedDesk
 from grpo.core.check.report import Findings, Report, title_of
-from grpo.core.gateway.app import gateway_app
+from grpo.core.gateway.app import LIMITS, gateway_app
 from grpo.core.gateway.conversation import Ask
-from grpo.core.gateway.serving import LIMITS
-from grpo.core.http.serving import Callers, HttpServer, bound
+from grpo.core.http.limits import Callers
+from grpo.core.http.serving import HttpServer, bound
 from grpo.core.text.printable import counted
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Protocol

@@ -27,10 +27,7 @@ _GRACE = 5.0
 
 
 class LocalObject:
-    """Makes an object of "module:Class" in a process of its own.
-
-    `kind`: "module:Class". `settings`: the arguments of the class; values that JSON has.
-    """
+    """Makes an object of `kind`, "module:Class", in a process of its own; its arguments are values that JSON has."""
 
     def __init__(self, kind: str, settings: Mapping[str, Any]) -> None:
         self._numbers = itertools.count()

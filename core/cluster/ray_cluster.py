@@ -28,10 +28,7 @@ HOW_TO_START = (
 
 
 class NodeLost(RunError):
-    """An object does not answer, because its process or its node is gone.
-
-    `for_good`: whether it will never answer again.
-    """
+    """An object does not answer, because its process or its node is gone; `for_good`: it never will again."""
 
     def __init__(self, words: str, for_good: bool) -> None:
         super().__init__(words)
@@ -51,8 +48,6 @@ class RemoteObject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine of the cluster."""
-
     id: str  # of Ray
     address: str  # its name in the network
     # cpus, gpus: that the cluster may use there
@@ -69,7 +64,6 @@ class Hosted:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
         return f"node {self.node.address}"
 
     def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
@@ -106,7 +100,13 @@ class Cluster:
     def __init__(self, address: str) -> None:
         os.environ.setdefault(MODE, "token")  # read when Ray is loaded
         self._actors: list[Any] = []  # one whose last handle is gone would be ended by Ray
-        self._ray = _loaded()
+        try:
+            import ray
+        except ImportError:
+            raise UsageError(
+                "--on ray needs Ray, which is not installed. Install it: pip install 'grpo-kit[ray]'"
+            ) from None
+        self._ray: Any = ray
         _refuse_unreachable(address or os.environ.get("RAY_ADDRESS", ""))
         from ray.exceptions import AuthenticationError
 
@@ -229,16 +229,6 @@ def _refuse_unreachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), REACH).close()
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot reach a Ray cluster at {address}: {error}. {HOW_TO_START}") from None
-
-
-def _loaded() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise UsageError(
-            "--on ray needs Ray, which is not installed. Install it: pip install 'grpo-kit[ray]'"
-        ) from None
-    return ray
 
 
 def _explained(error: BaseException, node: Node) -> BaseException:

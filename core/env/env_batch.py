@@ -104,7 +104,6 @@ class EnvShards:
         return place.start(episodes)
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
-        """Makes one call for each environment, in all places at once."""
         return self._asked("call", calls)
 
     def use(self, calls: Mapping[int, ToolCall]) -> dict[int, Any]:

@@ -10,11 +10,12 @@ import hashlib
 import json
 import time
 from array import array
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, overload
 
 from grpo.core.env.step import ShapeError, two_values
@@ -66,7 +67,24 @@ class Episode:
         return self.actions or _by_turn(self.gold)
 
 
-class Episodes(Sequence[Episode]):
+class _Some(Sequence[Episode]):
+    """Episodes of which some can be had at once."""
+
+    def some(self, numbers: Sequence[int]) -> tuple[Episode, ...]:
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> Episode: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Episode, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Episode | tuple[Episode, ...]:
+        numbers = range(len(self))[index]
+        return self.some(numbers) if isinstance(numbers, range) else self.some([numbers])[0]
+
+
+class Episodes(_Some):
     """The episodes of many rows, each started when it is asked for, in a place that `opened` returns.
 
     `sample`: episodes that were started at once: those spread evenly, and of each set of columns one. `sizes`:
@@ -86,16 +104,6 @@ class Episodes(Sequence[Episode]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Episode: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Episode, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Episode | tuple[Episode, ...]:
-        numbers = range(len(self))[index]
-        return self.some(numbers) if isinstance(numbers, range) else self.some([numbers])[0]
-
     def __iter__(self) -> Iterator[Episode]:
         for first in range(0, len(self), STARTED):
             yield from self[first : first + STARTED]
@@ -109,30 +117,19 @@ class Episodes(Sequence[Episode]):
         return self._rows.digest()
 
 
-class _Joined(Sequence[Episode]):
+class _Joined(_Some):
     """The episodes of several environments, one after the other."""
 
     def __init__(self, parts: Sequence[Sequence[Episode]]) -> None:
         self._parts = tuple(parts)
+        self._ends = list(accumulate(map(len, parts), initial=0))
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return self._ends[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> Episode: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Episode, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> Episode | tuple[Episode, ...]:
-        if isinstance(index, slice):
-            return tuple(self[number] for number in range(len(self))[index])
-        number = range(len(self))[index]
-        for part in self._parts:
-            if number < len(part):
-                return part[number]
-            number -= len(part)
-        raise IndexError(index)
+    def some(self, numbers: Sequence[int]) -> tuple[Episode, ...]:
+        places = [(number, bisect(self._ends, number) - 1) for number in numbers]
+        return tuple(self._parts[part][number - self._ends[part]] for number, part in places)
 
 
 def joined(parts: Sequence[Sequence[Episode]]) -> Sequence[Episode]:
@@ -151,10 +148,14 @@ def hash_of(parts: Iterable[Sequence[Episode]]) -> str:
     for episodes in parts:
         if isinstance(episodes, Episodes):
             hasher.update(episodes.digest().encode())
-            continue
-        for episode in episodes:
-            hasher.update(json.dumps([episode.prompt, episode.row], sort_keys=True, default=str).encode())
+        else:
+            for episode in episodes:
+                hasher.update(_as_json([episode.prompt, episode.row]))
     return hasher.hexdigest()
+
+
+def _as_json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, default=str).encode()
 
 
 def episodes_of(
@@ -169,19 +170,13 @@ def episodes_of(
 ) -> Sequence[Episode]:
     """Starts one episode per row.
 
-    Args:
-        split: "train" or "test".
-        limit: use only the first rows, or start so many episodes; None for all.
-        unbounded: how many episodes to start when the environment has no rows and makes its own.
-        describe_tools: for a policy; that imports transformers.
-        seconds: to start one episode; the first one makes the environment too.
-        opened: returns a place where they are started, in such a time; None: a thread of this process, which can be
-            left when an environment hangs.
+    `split`: "train" or "test". `limit`: use only the first rows, or start so many episodes; None for all. `unbounded`:
+    how many to start when the environment has no rows and makes its own. `describe_tools`: for a policy; that imports
+    transformers. `seconds`: to start one episode; the first one makes the environment too. `opened`: returns a place
+    where they are started; None: a thread of this process, which can be left when an environment hangs.
 
-    Raises:
-        DatasetError: the rows cannot be used, or there are none.
-        UsageError: more episodes than memory is meant to hold.
-        PluginError: the environment breaks the contract, or an episode does not start in time.
+    Raises DatasetError: the rows cannot be used, or there are none; UsageError: more episodes than memory is meant to
+    hold; PluginError: the environment breaks the contract, or an episode does not start in time.
     """
     opened = opened or partial(EnvThreads, env.make, seconds=seconds)
     rows = env.rows(split)
@@ -198,8 +193,6 @@ def episodes_of(
 
 @dataclass(frozen=True, slots=True)
 class _Seeds:
-    """Seeds of an environment that makes its own episodes."""
-
     seeds: range
 
     def __len__(self) -> int:
@@ -209,7 +202,7 @@ class _Seeds:
         return {"seed": self.seeds[number]}, {}, f"seed {self.seeds[number]}"
 
     def asked(self) -> None:
-        """Returns nothing: only what an episode shows tells what it asks."""
+        """Returns None: only what an episode shows tells what it asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +241,7 @@ class _Rows:
             return str(own())
         hasher = hashlib.sha256()
         for row in self.rows:
-            hasher.update(json.dumps(row, sort_keys=True, default=str).encode())
+            hasher.update(_as_json(row))
         return hasher.hexdigest()
 
 
@@ -314,7 +307,6 @@ def _start_some(name: str, starts: Sequence[tuple[int, dict[str, Any], Row, str]
 
 
 def _not_started(env: BoundEnv, raised: Raised, place: str) -> BaseException:
-    """Returns the error of an environment that did not start an episode."""
     error = raised.error
     if isinstance(error, GrpoError):
         return error
@@ -334,10 +326,7 @@ def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Epis
 def start_episode(
     name: str, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], place: str
 ) -> Episode:
-    """Starts one episode and returns what it shows; raises whatever the environment raises.
-
-    `place`: where the row was written, or what the episode is made from.
-    """
+    """Starts one episode and returns what it shows; `place`: where its row was written, or what it is made from."""
     observation, info = two_values(instance.reset(**deepcopy(how)))  # it may write into the row
     return Episode(
         index,

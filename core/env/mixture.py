@@ -150,10 +150,7 @@ def verifier_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: 
 def verifiers_by_env(
     config: RunConfig, host: Host, envs: Sequence[BoundEnv], rows: Sequence[Row]
 ) -> list[BoundVerifier | None]:
-    """Binds what decides the accuracy of each environment; among several it carries the environment's name.
-
-    Raises UsageError if a verifier cannot be used, or is for no environment.
-    """
+    """Binds what decides each environment's accuracy, under its name. Raises UsageError: a verifier is for none."""
     several = len(envs) > 1
     by_env = [verifier_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
     given = None if config.verifier is None else host.verifier(config.verifier)

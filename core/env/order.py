@@ -10,8 +10,6 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows of one environment."""
-
     rows: int  # how many
     share: float = 1.0  # of all the rows of the run that are its, in any unit
     ordered: bool = False  # they are gone through once, from first to last
@@ -32,10 +30,7 @@ def row_order(rows: int, wanted: int, seed: int, *, ordered: bool = False) -> li
 
 
 def mixed_order(sources: Sequence[Source], wanted: int, seed: int) -> list[int]:
-    """Returns `wanted` row numbers of several sources, which are numbered one after the other.
-
-    Each source has its own order; after every row each has had its share, to within one row or so.
-    """
+    """Returns `wanted` row numbers of sources, numbered one after the other; each has its share throughout."""
     if len(sources) == 1:
         return row_order(sources[0].rows, wanted, seed, ordered=sources[0].ordered)
     turns = _turns([source.share for source in sources], wanted)

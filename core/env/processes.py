@@ -216,10 +216,7 @@ def place_of_envs(env: BoundEnv, processes: EnvProcesses | None, seconds: float)
 
 
 def starting_place(env: BoundEnv, count: int, seconds: float) -> Callable[[], EnvBatch]:
-    """Returns what opens a place to start episodes in before a run does: one may end, hang or hold up its process.
-
-    `count`: processes that the run steps it in; 0: threads. `seconds`: the time limit of one call.
-    """
+    """Returns what opens a place to start episodes in before a run: in `count` processes, or threads for 0."""
     return partial(place_of_envs, env, trial_processes(env, count), seconds)
 
 
@@ -230,10 +227,7 @@ def all_ours(env: BoundEnv) -> bool:
 
 
 def trial_processes(env: BoundEnv, count: int) -> EnvProcesses | None:
-    """Returns the processes that an environment is tried in before a run: those of the run, else one of its own.
-
-    None where all of its code is ours, or where it exists in this process alone.
-    """
+    """Returns the processes that an environment is tried in before a run; None where all of its code is ours."""
     if not all_ours(env) or (count and env.spec.played):
         try:
             return processes_of(env, count or 1)

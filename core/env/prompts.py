@@ -19,10 +19,7 @@ _MARK = "SPELT{}SPELT"  # stands for a special token while a template renders
 
 
 def encode_episodes(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
-    """Returns the token ids of the prompts of episodes, each with the tools that its environment offers.
-
-    Raises UsageError if the template refuses the messages.
-    """
+    """Returns the prompts of episodes, with their tools, as token ids. Raises UsageError: the template refuses one."""
     return [
         ids
         for tools, group in groupby(episodes, key=lambda episode: episode.tools)

@@ -25,7 +25,6 @@ class Question:
     seed: bool = False  # their arguments of `reset` are
 
     def of(self, episode: Episode) -> bytes:
-        """Returns the digest of what an episode asks."""
         asked = [episode.env, episode.prompt, episode.row if self.row else None, episode.reset if self.seed else None]
         return blake2b(json.dumps(asked, sort_keys=True, default=str).encode(), digest_size=DIGEST).digest()
 
@@ -41,7 +40,6 @@ def question_of(env: BoundEnv, episodes: Sequence[Episode]) -> Question:
 
 
 def questions_of(env: BoundEnv, episodes: Sequence[Episode]) -> list[bytes]:
-    """Returns the digest of what each episode asks."""
     question = question_of(env, episodes)
     return [question.of(episode) for episode in episodes]
 

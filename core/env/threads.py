@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-AT_ONCE = 64
+AT_ONCE = 64  # calls that run at the same time
 CLOSING = 5.0  # seconds to wait for environments that close, all together
 
 Call = Callable[[Any], Any]
@@ -44,16 +44,11 @@ class EnvCalls(Protocol):
 
 
 class EnvThreads:
-    """The environments of one batch of rollouts, by number; use it as a context manager.
+    """The environments of a batch of rollouts, by number. `seconds`: for one call, the first with the making of it."""
 
-    `seconds`: the time limit of one call; the first call of a number makes its environment too. `at_once`: how many
-    calls run at the same time.
-    """
-
-    def __init__(self, make: Callable[[], Any], *, seconds: float, at_once: int = AT_ONCE) -> None:
+    def __init__(self, make: Callable[[], Any], *, seconds: float) -> None:
         self._make = make
         self._seconds = seconds
-        self._at_once = at_once
         self._done: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
         self._workers: dict[int, _Worker] = {}
         self._closing: list[_Worker] = []
@@ -75,7 +70,7 @@ class EnvThreads:
         running: dict[_Worker, float] = {}
         results: dict[int, Any] = {}
         while waiting or running:
-            while waiting and len(running) < self._at_once:
+            while waiting and len(running) < AT_ONCE:
                 number, call = waiting.popleft()
                 worker = self._worker(number)
                 running[worker] = time.monotonic() + self._seconds

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo.core.text.printable import encodable
+from grpo.core.text.printable import encodable, shortened
 from grpo.plugins.errors import GrpoError, PluginError, did_you_mean
 
 Schema = Mapping[str, Any]
@@ -127,8 +127,7 @@ def answering(calls: Sequence[ToolCall], answers: Sequence[str]) -> list[dict[st
 
 def error_answer(reason: str) -> str:
     """Returns an error as an observation of the policy: an object with the key `error`, as TRL writes it."""
-    short = reason if len(reason) <= LONGEST_ERROR else reason[: LONGEST_ERROR - 3] + "..."
-    return json.dumps({"error": encodable(short)}, ensure_ascii=False)
+    return json.dumps({"error": encodable(shortened(reason, LONGEST_ERROR))}, ensure_ascii=False)
 
 
 async def _awaited(result: Awaitable[Any]) -> Any:

@@ -89,7 +89,6 @@ def _side_by_side(envs: EnvBatch, wanted: Sequence[Wanted], cuts: bool) -> list[
 
 
 def _turn(envs: EnvBatch, wanted: Sequence[Wanted], done: Sequence[Worked], actions: Mapping[int, Action]) -> None:
-    """Plays one action of each of some episodes."""
     asked = {
         n: checked(ToolCall(action["tool"], action["arguments"]), wanted[n][0].tools)
         for n, action in actions.items()

@@ -1,16 +1,16 @@
 """Serves the APIs of chat programs over HTTP, for a desk that answers.
 
-A key opens the episode that it was made for, and there is nothing else to open. A request waits as long as its answer
-takes: a stream is kept open by comments, any other answer by its connection. A program that goes away while it waits
-cancels its request; an answer counts as delivered when all of it was written to a connection that still stood. Clients
-repeat what ends with a status of 429, or of 500 and above, so no request of theirs is refused with one.
+A key opens the episode that it was made for, and nothing else. A request waits as long as its answer takes: a stream is
+kept open by comments, any other answer by its connection. A program that goes away cancels its request; an answer
+counts as delivered when all of it was written to a connection that still stood. Clients repeat what ends with a status
+of 429, or of 500 and above, so no request of theirs is refused with one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from abc import ABC, abstractmethod
+import socket
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,11 +25,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from grpo.core.gateway.connection import Connection, Gone
-from grpo.core.gateway.conversation import Ask, Desk, Refused
+from grpo.core.gateway.conversation import Ask, Desk, Dialect, Refused
 from grpo.core.gateway.dialects import chat, messages, responses
-from grpo.core.gateway.dialects.dialect import Dialect
 from grpo.core.gateway.dialects.fields import Body, body_of, malformed
 from grpo.core.http.guard import bearer_of
+from grpo.core.http.limits import Callers, Limits
+from grpo.core.http.serving import HttpServer, bound
 from grpo.core.text.printable import one_line
 
 MOST_OPEN, MOST_READ = 64, 2  # requests of one key at a time, and of these with their bodies in memory
@@ -45,17 +46,18 @@ COUNT = "/v1/messages/count_tokens"
 MODELS = "/v1/models"
 PATHS = ("HEAD /", *(f"POST {path}" for path in (*DIALECTS, COUNT)), f"GET {MODELS}", f"GET {MODELS}/MODEL")
 WITH_KEY = "/r/{key}"
+LIMITS = Limits(
+    connections=4096,  # of all episodes; each may have 64 requests open
+    body_bytes=None,  # the gateway holds bodies to its own limit, and refuses a larger one as its API does
+    idle=600,  # longer than tools run, so that no client sends on a connection that is being closed
+    stop=1,
+)
 
 log = logging.getLogger(__name__)
 
 
 def gateway_app(desk: Desk, pause: float = PAUSE) -> Starlette:
-    """Returns the app of a gateway.
-
-    Args:
-        desk: answers requests; it is called in the event loop that serves the app.
-        pause: seconds between two comments in a stream.
-    """
+    """Returns the app of a gateway, in whose event loop the desk is called; `pause`: seconds between two comments."""
     requests = _OpenRequests()
 
     async def root(request: Request) -> JSONResponse:
@@ -75,8 +77,8 @@ def gateway_app(desk: Desk, pause: float = PAUSE) -> Starlette:
             {"object": "list", "data": [model], "has_more": False, "first_id": desk.model, "last_id": desk.model}
         )
 
-    points: dict[str, _Point] = {path: _Answers(desk, dialect, requests, pause) for path, dialect in DIALECTS.items()}
-    points[COUNT] = _Counts(desk, messages, requests, pause)
+    points = {path: _Point(desk, dialect, requests, pause) for path, dialect in DIALECTS.items()}
+    points[COUNT] = _Point(desk, messages, requests, pause, counts=True)
     routes: list[BaseRoute] = [Route(WITH_KEY, root)]
     for prefix in ("", WITH_KEY):
         routes += [Route(prefix + path, point, methods=["POST"]) for path, point in points.items()]
@@ -135,8 +137,6 @@ def _model(name: str) -> Body:
 
 @dataclass(slots=True)
 class _OpenRequests:
-    """Counts the open requests of each key."""
-
     counts: Counter[str] = field(default_factory=Counter)
     # held by a request of a key while its body is in memory
     reading: dict[str, asyncio.Semaphore] = field(default_factory=dict)
@@ -144,10 +144,7 @@ class _OpenRequests:
 
     @contextmanager
     def one_more(self, key: str) -> Iterator[asyncio.Semaphore]:
-        """Counts a request while it is open; yields what to hold while its body is in memory.
-
-        Raises Refused: the key has too many.
-        """
+        """Counts a request while it is open; yields what to hold while its body is in memory. Raises Refused."""
         if self.counts[key] >= MOST_OPEN:
             raise Refused(400, f"{MOST_OPEN} requests of this key are open. Wait for the answer to one of them.")
         self.counts[key] += 1
@@ -160,13 +157,14 @@ class _OpenRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class _Point(ABC):
+class _Point:
     """Takes the requests of an API that have a body."""
 
     desk: Desk
     dialect: Dialect
     requests: _OpenRequests
     pause: float
+    counts: bool = False  # it answers with the number of tokens of a prompt, else with what the policy samples
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = Connection(scope, receive, send)
@@ -175,19 +173,19 @@ class _Point(ABC):
             with self.requests.one_more(key) as reading:
                 async with reading:
                     ask = await self._ask(connection)
-                await self.answer(key, ask, connection)
+                await self._answer(key, ask, connection)
             await connection.end()
         except Gone:
             pass
         except Refused as refused:
-            await self._refuse(refused, connection, scope, receive, send)
+            await self._refuse(refused, connection)
         except RecursionError:
             nested = malformed("The request is nested too deeply", "Send flatter tools and arguments")
-            await self._refuse(nested, connection, scope, receive, send)
+            await self._refuse(nested, connection)
         except Exception:
             log.exception("a request to %s broke", scope["path"])
             broken = Refused(500, "The gateway broke, which is no fault of the request. See the log of the run.")
-            await self._refuse(broken, connection, scope, receive, send)
+            await self._refuse(broken, connection)
         finally:
             connection.close()
 
@@ -200,40 +198,33 @@ class _Point(ABC):
             await asyncio.sleep(BREATH)
             return self.dialect.read(body_of(data), connection.headers)
 
-    @abstractmethod
-    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
+    async def _answer(self, key: str, ask: Ask, connection: Connection) -> None:
         """Answers a request. Raises Refused: it gets no answer; Gone: the client went away."""
+        if self.counts:
+            await connection.deliver(messages.counted(self.desk.count(key, ask)))
+            return
+        answered = await connection.held(self.desk.ask(key, ask), self.pause if ask.stream else None)
+        replies = answered.replies
+        await connection.deliver(self.dialect.events(ask, replies) if ask.stream else self.dialect.whole(ask, replies))
+        answered.delivered()
 
-    async def _refuse(
-        self, refused: Refused, connection: Connection, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        if key := _known_key(self.desk, scope):
+    async def _refuse(self, refused: Refused, connection: Connection) -> None:
+        if key := _known_key(self.desk, connection.scope):
             self.desk.note(key, refused)
         if not connection.streaming:
-            await _error(self.dialect, refused)(scope, receive, send)
+            await connection.respond(_error(self.dialect, refused))
             return
         with suppress(Gone):
             await connection.deliver(self.dialect.error_events(refused))
             await connection.end()
 
 
-class _Answers(_Point):
-    """Answers with what the policy samples."""
-
-    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
-        answered = await connection.held(self.desk.ask(key, ask), self.pause if ask.stream else None)
-        replies = answered.replies
-        await connection.deliver(self.dialect.events(ask, replies) if ask.stream else self.dialect.whole(ask, replies))
-        answered.delivered()
-
-
-class _Counts(_Point):
-    """Answers with the number of tokens of a prompt."""
-
-    async def answer(self, key: str, ask: Ask, connection: Connection) -> None:
-        await connection.deliver(messages.counted(self.desk.count(key, ask)))
-
-
 def _error(dialect: Dialect, refused: Refused) -> JSONResponse:
     """Returns an error of an API; it asks SDKs not to try again."""
     return JSONResponse(dialect.error(refused), refused.status, {"x-should-retry": "false"})
+
+
+def gateway_server(desk: Desk, listener: socket.socket | None = None, pause: float = PAUSE) -> HttpServer:
+    """Returns the server of a gateway, still to be started; on `listener`, or on a free port of 127.0.0.1."""
+    # A key is a secret that no web page knows, so any name of this machine will do: sessions have their own.
+    return HttpServer(gateway_app(desk, pause), listener or bound("127.0.0.1", 0), Callers(hosts=None), LIMITS)

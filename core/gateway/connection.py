@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from grpo.core.gateway.conversation import Refused
@@ -29,6 +30,7 @@ class Connection:
     """One request and its response. `streaming`: whether the response has begun as a stream of events."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
         self.headers = Headers(scope=scope)
         self.streaming = False
         self._receive = receive
@@ -36,10 +38,7 @@ class Connection:
         self._watch: asyncio.Task[None] | None = None
 
     async def body(self) -> bytes:
-        """Reads the body of the request; from then on a client that goes away is noticed.
-
-        Raises Refused: it is too large, or compressed; Gone: the client went away.
-        """
+        """Reads the body of the request; from then on a client that goes away is noticed. Raises Refused, Gone."""
         length = self.headers.get("content-length", "")
         announced = int(length) if length.isdecimal() else 0
         size, more, parts = 0, announced <= MOST_DISCARDED, []
@@ -74,14 +73,10 @@ class Connection:
             self._watch.cancel()
 
     async def held(self, work: Coroutine[Any, Any, Result], pause: float | None) -> Result:
-        """Waits for work, and cancels it when the client goes away.
+        """Waits for work, and cancels it when the client goes away, which raises Gone.
 
-        Args:
-            pause: seconds after which the response begins as a stream, and between two comments in it; None: the
-                client waits for the response.
-
-        Raises:
-            Gone: the client went away.
+        `pause`: seconds after which the response begins as a stream, and between two comments in it; None: the client
+        waits for the whole response.
         """
         assert self._watch is not None
         task = asyncio.create_task(work)
@@ -98,10 +93,7 @@ class Connection:
             await asyncio.gather(task, return_exceptions=True)
 
     async def deliver(self, body: Mapping[str, Any] | bytes) -> None:
-        """Sends an answer: JSON, or the bytes of events. `end` is still to be called.
-
-        Raises Gone: the client went away, and may have received a part of it.
-        """
+        """Sends JSON, or the bytes of events, before the `end`. Raises Gone: the client went away meanwhile."""
         assert self._watch is not None
         for _ in range(LOOP_PASSES):
             await asyncio.sleep(0)
@@ -110,6 +102,9 @@ class Connection:
             await self._body(b"")  # waits until the system has taken what came before
         if self._watch.done():
             raise Gone
+
+    async def respond(self, response: Response) -> None:
+        await response(self.scope, self._receive, self._send)
 
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})

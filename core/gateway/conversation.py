@@ -1,13 +1,13 @@
 """Defines a request and its answer as all APIs have them in common.
 
-A request is compared with earlier ones by its messages, so what programs change on the way is not part of a message's
-equality: ids, the order of a call's arguments and their spelling, marks for caches, None in the place of "", blanks
-around what the assistant said.
+A request is compared with earlier ones by its messages, so what programs change on the way is not part of their
+equality: ids, the spelling of arguments, marks for caches, None in the place of "", blanks around what the assistant
+said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -17,8 +17,6 @@ Finish = Literal["stop", "length", "calls"]
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A call of a tool."""
-
     name: str
     arguments: Mapping[str, Any]  # as parsed JSON
     # by which an answer names it. Programs show ids to the policy (smolagents writes them into its messages, others
@@ -28,8 +26,6 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """One message."""
-
     role: Role  # who speaks; a developer's message is a system message
     text: str  # what is said, "" for nothing; what an assistant says is without blanks at its ends
     calls: tuple[ToolUse, ...] = ()
@@ -38,8 +34,6 @@ class ChatTurn:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a program asks for."""
-
     messages: tuple[ChatTurn, ...]
     # schemas in the form {"type": "function", "function": {"name", "description", "parameters"}}
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -55,8 +49,6 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One sampled answer."""
-
     turn: ChatTurn
     finish: Finish  # why it ended: the policy ended it, a limit of tokens, or calls of tools
     prompt_tokens: int
@@ -80,10 +72,8 @@ class Answered(Protocol):
 class Refused(Exception):
     """A request that gets no answer.
 
-    Attributes:
-        status: of HTTP: 400 for what cannot be answered or an episode that has ended, 401 for an unknown key, 404 for
-            another model, 413 for too many bytes.
-        code: one word that clients look at, such as `context_length_exceeded`.
+    `status`: of HTTP: 400 for what cannot be answered or an episode that has ended, 401 for an unknown key, 404 for
+    another model, 413 for too many bytes. `code`: one word that clients look at, such as `context_length_exceeded`.
     """
 
     def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
@@ -115,4 +105,28 @@ class Desk(Protocol):
 
     def note(self, key: str, refused: Refused) -> None:
         """Notes that a request of a known key was refused, by this desk or before it came here."""
+        ...
+
+
+class Dialect(Protocol):
+    """An API; each is a module with these functions."""
+
+    def read(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Ask:
+        """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
+        ...
+
+    def whole(self, ask: Ask, replies: Sequence[Reply]) -> Mapping[str, Any]:
+        """Returns the JSON of an answer that is not streamed."""
+        ...
+
+    def events(self, ask: Ask, replies: Sequence[Reply]) -> bytes:
+        """Returns all server-sent events of an answer."""
+        ...
+
+    def error(self, refused: Refused) -> Mapping[str, Any]:
+        """Returns the JSON of an error."""
+        ...
+
+    def error_events(self, refused: Refused) -> bytes:
+        """Returns the events that end a stream with an error."""
         ...

@@ -35,11 +35,7 @@ _log = logging.getLogger("grpo.http")
 
 
 def routed(routes: Sequence[BaseRoute], statuses: Mapping[type[Exception], int] | None = None) -> Starlette:
-    """Returns an application of these routes whose errors are answered as `error_response` does.
-
-    Args:
-        statuses: of exceptions of its own, whose text says what is wrong.
-    """
+    """Returns an application whose errors are answered by `error_response`; `statuses`: of exceptions of its own."""
 
     async def answer(request: Request, error: Exception) -> Response:
         return _answer_to(request.scope, error)
@@ -55,11 +51,7 @@ def routed(routes: Sequence[BaseRoute], statuses: Mapping[type[Exception], int] 
 
 
 def error_response(headers: Headers, status: int, text: str, more: Mapping[str, str] | None = None) -> Response:
-    """Returns the answer that says what is wrong: text to a person, JSON to a program.
-
-    Args:
-        text: what happened, why, what to do next.
-    """
+    """Returns the answer that says what is wrong: text to a person, JSON to a program."""
     text = encodable(text)
     if "text/html" in headers.get("accept", ""):
         return PlainTextResponse(f"{text}\n", status, more)
@@ -86,7 +78,6 @@ class Guard:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses a request, or hands it on."""
         exchange = _Exchange(scope, receive, send, self._limits)
         try:
             self._refuse_stranger(scope)
@@ -148,10 +139,7 @@ class _Exchange:
         self.started = self.ended = self.disconnected = False
 
     def refuse_large(self) -> None:
-        """Refuses a body that is declared as too large, before any of it is read.
-
-        Raises HTTPException: with status 413.
-        """
+        """Refuses a body that is declared as too large, before any of it is read: HTTPException 413."""
         self._refuse_size(self._declared)
 
     def _refuse_size(self, size: int) -> None:
@@ -159,10 +147,7 @@ class _Exchange:
             raise HTTPException(413, f"the body is too large: send at most {self._largest} bytes")
 
     async def receive(self) -> Message:
-        """Returns the next part of the body.
-
-        Raises HTTPException: with status 408 or 413; the rest comes too slowly, or there is too much.
-        """
+        """Returns the next part of the body; HTTPException 408 where it comes too slowly, 413 where it is too much."""
         if self._arrived:
             return await self._receive()
         patience = self._limits.silence

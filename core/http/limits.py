@@ -44,7 +44,7 @@ class Callers:
 
 
 def is_loopback(host: str) -> bool:
-    """Says whether an address, or every address of a name, is reached from this machine alone; "" is any address."""
+    """Says whether an address, or every one of a name, is reached from this machine alone; "" is any address."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     try:

@@ -70,7 +70,6 @@ class LimitedProtocol(H11Protocol):
         self._time_head()
 
     def on_response_complete(self) -> None:
-        """Begins to wait for the next request."""
         self._waits_since = self.loop.time()
         super().on_response_complete()
 
@@ -102,18 +101,14 @@ class LimitedProtocol(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._cancel(self._stall_timer)
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets what it waited for."""
         super().connection_lost(exc)
-        self._cancel(self._head_timer)
-        self._cancel(self._stall_timer)
-
-    @staticmethod
-    def _cancel(timer: asyncio.TimerHandle | None) -> None:
-        if timer is not None:
-            timer.cancel()
+        for timer in (self._head_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
 
     def send_400_response(self, msg: str) -> None:
         """Answers a request that cannot be parsed, in JSON as every error, and hangs up."""

@@ -5,9 +5,8 @@
         print(server.port)
 
 `async def` handlers run in the server's thread, on its event loop, `def` handlers in a pool of threads; both refuse
-with starlette's `HTTPException(status, text)`. `error_response`, `bearer_of` and `same_secret` are for applications
-that check callers themselves, which leave `Callers.token` None. Importing this module loads starlette and uvicorn, so
-it is imported where a server starts and nowhere else.
+with starlette's `HTTPException(status, text)`. Importing this module loads starlette and uvicorn, so it is imported
+where a server starts and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,28 +20,15 @@ from typing import Self
 import uvicorn
 from starlette.types import ASGIApp
 
-from grpo.core.http.guard import Guard, bearer_of, error_response, routed, same_secret
-from grpo.core.http.limits import Callers, Limits, is_loopback
+from grpo.core.http.guard import Guard
+from grpo.core.http.limits import Callers, Limits
 from grpo.core.http.protocol import LimitedConfig
 
-__all__ = [
-    "Callers",
-    "HttpServer",
-    "Limits",
-    "bearer_of",
-    "bound",
-    "error_response",
-    "is_loopback",
-    "routed",
-    "same_secret",
-]
+CALLERS, LIMITS, NO_HEADERS = Callers(), Limits(), dict[str, str]()
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Returns a socket that has an address, and listens once a server starts on it.
-
-    Raises OSError: the address is taken, or is not of this machine.
-    """
+    """Returns a socket with an address, on which a server may listen. Raises OSError: it is taken, or not ours."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sends at once where it is named
     try:
@@ -61,14 +47,13 @@ class HttpServer:
         self,
         app: ASGIApp,
         listener: socket.socket,
-        callers: Callers | None = None,
-        limits: Limits | None = None,
-        headers: Mapping[str, str] | None = None,
+        callers: Callers = CALLERS,
+        limits: Limits = LIMITS,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
-        limits = limits or Limits()
         self._listener = listener
         self._address = listener.getsockname()
-        self._server = _Server(LimitedConfig(Guard(app, callers or Callers(), limits), limits, headers or {}))
+        self._server = _Server(LimitedConfig(Guard(app, callers, limits), limits, headers))
         self._thread = threading.Thread(target=self._run, name="http server", daemon=True)
         self._error: BaseException | None = None
 

@@ -24,6 +24,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from grpo.core.policy.blocks import ATTENTION, Blocks, Part
+from grpo.core.policy.modules import without_adapter
 from grpo.core.policy.prompt_keys import PromptKeys
 
 
@@ -46,8 +47,7 @@ def attend_without_plans() -> None:
 def without_copies(model: Any) -> Iterator[None]:
     """Lets a model that attends by "sdpa" read keys and values without copies, while this lasts."""
     config = model.config
-    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
-    if config._attn_implementation != "sdpa" or not plain._supports_attention_backend:
+    if config._attn_implementation != "sdpa" or not without_adapter(model)._supports_attention_backend:
         yield
         return
     config._attn_implementation = ATTENTION

@@ -85,10 +85,7 @@ def texts_of(tokenizer: PreTrainedTokenizerBase, turns: Sequence[Sequence[int]])
 
 
 def opened_block(tokenizer: PreTrainedTokenizerBase) -> tuple[str, str]:
-    """Returns how the template opens a block in a message that the policy is to write, and what closes it; "" if not.
-
-    A block whose tags are special tokens is none, as texts do not show them.
-    """
+    """Returns how the template opens a block in the policy's next message (by no special token), and what closes it."""
     asked = [{"role": "user", "content": "USER"}]
     try:
         before = str(rendered(tokenizer, asked, tokenize=False)).removesuffix(str(tokenizer.eos_token))

@@ -19,6 +19,7 @@ from grpo.core.processes.memory import keep_freed_memory
 from grpo.core.processes.spinning import watch_processors
 from grpo.core.record.run_dir import ORIGIN, read_json
 from grpo.core.record.versions import DEPRECATED_CHECKPOINTING
+from grpo.core.text.printable import shortened
 from grpo.plugins._hub import NotReached, from_hub
 from grpo.plugins.errors import UsageError, did_you_mean
 
@@ -39,8 +40,6 @@ WEIGHTS = ("model.safetensors", "model-", "pytorch_model")  # how the files with
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """Where a policy comes from."""
-
     path: str  # a folder or a hub id, as transformers accepts it
     embedded: bool  # it is the model that ships with grpo, or was trained from it
     trained: str = ""  # where it was trained, for people; "" for a model that comes from elsewhere
@@ -153,10 +152,7 @@ def linear_modules(config: Any) -> list[str]:
 
 
 def empty_model(config: Any, dtype: str = "float32") -> PreTrainedModel:
-    """Builds the model that a configuration describes on the meta device, where tensors have shapes and no data.
-
-    Raises UsageError if it does not describe a causal language model.
-    """
+    """Builds the causal language model that a configuration describes on the meta device. Raises UsageError."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -197,10 +193,7 @@ def text_setting(config: Any, name: str) -> Any:
 
 @loading()
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
-    """Loads the weights (`bits` 4: quantised).
-
-    From here on this process keeps the memory that it frees, and attends without cuDNN.
-    """
+    """Loads the weights (`bits` 4: quantised). From here on this process keeps freed memory, and uses no cuDNN."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -377,8 +370,7 @@ def _cannot_load(source: str, what: str, error: Exception) -> str:
             f"cannot load the {what} of '{source}': transformers has no causal language model of the kind {kind[1]}. "
             "Models of pictures and sounds are mostly such. Name a model that reads and writes text."
         )
-    reason = " ".join(str(error).split())
-    reason = reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
+    reason = shortened(" ".join(str(error).split()), LONGEST_REASON)
     if not reason or not isinstance(error, (OSError, ValueError)):
         reason = f"{type(error).__name__}: {reason}"
     remedy = "Name a folder saved by transformers, or a hub id that this machine can reach."

@@ -27,10 +27,14 @@ def output_cache(output: Any) -> Any:
     return next((cache for cache in fields if cache is not None), None)
 
 
+def without_adapter(model: Any) -> Any:
+    """Returns the model of transformers that one of PEFT stands around, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def forward_parameters(model: Any) -> frozenset[str]:
     """Returns the parameters of the forward pass of a model of transformers, without its adapter."""
-    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return _parameters(type(plain).forward)
+    return _parameters(type(without_adapter(model)).forward)
 
 
 @functools.lru_cache(maxsize=16)

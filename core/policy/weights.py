@@ -24,8 +24,6 @@ BASE_FOLDER = "base"  # in an exported adapter: the embedded model, which no hub
 
 @dataclass(frozen=True, slots=True)
 class RunWeights:
-    """Where the weights of a run stand."""
-
     folder: Path  # a folder of transformers or PEFT
     step: int  # after which they were saved
     steps: int  # how many the run was to make
@@ -138,10 +136,7 @@ def run_config(run: RunDir) -> RunConfig:
 
 
 def training_source(model: str | None) -> PolicySource:
-    """Returns where a run that is to train this model begins: a model, what another run has trained, or an adapter.
-
-    Raises UsageError if there are no such weights.
-    """
+    """Returns where a run that is to train this begins: a model, a run's weights, or an adapter. Raises UsageError."""
     weights = find_weights(model)
     if weights.trained is None and weights.adapter is None:
         return policy_source(model)
@@ -197,7 +192,6 @@ def _exported(model: str, folder: Path) -> Weights:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Returns whether a folder holds an adapter of PEFT and no whole model."""
     return (folder / ADAPTER_CONFIG).is_file() and not (folder / "config.json").is_file()
 
 

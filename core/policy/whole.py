@@ -86,10 +86,7 @@ def is_sharded(model: Any) -> bool:
 
 @contextmanager
 def unsharded(model: Any) -> Iterator[None]:
-    """Keeps the weights of FSDP 2 whole, so that a process may make as many forward passes as it likes.
-
-    Collective at its beginning; no pass inside waits for another process. Other models are left alone.
-    """
+    """Keeps the weights of FSDP 2 whole for any number of forward passes; other models are left alone. Collective."""
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
     groups = [group for module in modules for group in fsdp_groups(module)]
     reshards = [(group, group.post_forward_mesh_info) for group in groups]
@@ -159,9 +156,7 @@ def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) ->
 
 def _gathered(parameter: Any) -> AbstractContextManager[Any]:
     """Gathers a parameter of ZeRO-3 for the block. Collective."""
-    if not hasattr(parameter, "ds_id"):
-        return nullcontext()
-    if _is_whole(parameter):
+    if not hasattr(parameter, "ds_id") or _is_whole(parameter):
         return nullcontext()
     from deepspeed.runtime.zero.partition_parameters import GatheredParameters
 

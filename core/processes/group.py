@@ -28,8 +28,6 @@ class ApartError(RunError):
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """How processes reach each other."""
-
     group: Any  # of torch, for objects
     limit: float  # seconds that a wait in it may take
     watch: Watch | None  # ends all of them together; None while they are still being connected
@@ -39,11 +37,7 @@ _connection: _Connection | None = None
 
 
 def connect(limit: float) -> None:
-    """Connects the processes, once; each of them has to call this before they say anything.
-
-    `limit`: seconds after which a wait for another process ends, also those of the trainer. Raises ApartError if not
-    all of them came.
-    """
+    """Connects the processes, once, before they say anything; `limit`: seconds of any wait. Raises ApartError."""
     global _connection
     if count() == 1 or _connection is not None:
         return
@@ -78,10 +72,7 @@ def ending() -> bool:
 
 
 def wait(what: str) -> None:
-    """Waits until every process is here.
-
-    `what`: they wait for, as in "waited for ...". Raises ApartError, which names the process that did not come.
-    """
+    """Waits for `what`, until every process is here. Raises ApartError, which names the process that did not come."""
     if count() > 1:
         _meet(what)
 

@@ -58,13 +58,10 @@ def distributions_by_package() -> dict[str, list[str]]:
         description = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
         match = _NAME.search(description)
         name = match[1] if match else distribution.metadata["Name"]
-        for package in _declared(distribution) or _installed(distribution):
+        declared = (distribution.read_text("top_level.txt") or "").split()
+        for package in declared or _installed(distribution):
             names[package].append(name)
     return dict(names)
-
-
-def _declared(distribution: importlib.metadata.Distribution) -> list[str]:
-    return (distribution.read_text("top_level.txt") or "").split()
 
 
 def _installed(distribution: importlib.metadata.Distribution) -> set[str]:

@@ -22,8 +22,6 @@ OURS = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradie
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """What was asked for."""
-
     library: Literal["FSDP", "DeepSpeed"]  # whose sharding
     stage: int  # version of FSDP, or stage of ZeRO
 
@@ -46,10 +44,7 @@ def asked_sharding() -> Sharding | None:
 
 
 def refuse_unfit_sharding(sharding: Sharding | None, dtype: str, *, gpu: bool) -> None:
-    """Refuses what cannot work, before anything is loaded.
-
-    `gpu`: whether there is one. Raises UsageError with the remedy.
-    """
+    """Refuses what cannot work, before anything is loaded. Raises UsageError with the remedy."""
     if sharding is None:
         return
     if "LOCAL_RANK" not in os.environ:
@@ -79,10 +74,7 @@ def refuse_unfit_sharding(sharding: Sharding | None, dtype: str, *, gpu: bool) -
 
 
 def join(sharding: Sharding | None, **options: Any) -> Any:
-    """Connects this process to the others of its run; returns accelerate's `PartialState`.
-
-    `options`: of `PartialState`, which takes them at the first call.
-    """
+    """Connects this process to the others; returns accelerate's `PartialState`, which takes the options once."""
     import torch
     from accelerate import PartialState
 
@@ -102,10 +94,7 @@ def speaks_by_gloo(sharding: Sharding | None) -> bool:
 
 
 def refuse_lost_sharding(sharding: Sharding | None, state: Any) -> None:
-    """Refuses to train otherwise than was asked for, once the processes have met.
-
-    `state`: accelerate's `PartialState`. Raises UsageError: accelerate would train as DDP.
-    """
+    """Refuses, once the processes have met, to train as DDP what was to be sharded. Raises UsageError."""
     if sharding is None:
         return
     # With that variable, accelerate's next look at the processes would find no DeepSpeed.
@@ -120,10 +109,7 @@ def refuse_lost_sharding(sharding: Sharding | None, state: Any) -> None:
 
 
 def refuse_unsharded(sharding: Sharding | None, wrapped: Any, *, sharded: bool) -> None:
-    """Refuses a policy that was not wrapped as was asked for, before its first step.
-
-    `sharded`: whether this process lacks a part of its weights. Raises RunError: nothing was trained.
-    """
+    """Refuses a policy that was not wrapped as was asked for, before its first step. Raises RunError."""
     if sharding is None:
         return
     engine = type(wrapped).__name__ == "DeepSpeedEngine"

@@ -78,10 +78,7 @@ class Spinning:
 
 
 class Rule:
-    """Decides from the use of the processors whether others want them.
-
-    `threads`: of this process that compute together. `processors`: that it may run on.
-    """
+    """Decides from the use of the processors whether others want them; `threads` of this process compute together."""
 
     def __init__(self, threads: int, processors: int) -> None:
         self._threads = threads
@@ -123,7 +120,6 @@ def busy_seconds(processors: Collection[int]) -> float:
 
 
 def _libgomp() -> ctypes.CDLL | None:
-    """Returns the libgomp that is loaded in this process, or None."""
     if not sys.platform.startswith("linux"):
         return None
     lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -35,7 +35,6 @@ def draws() -> torch.Generator:
 
 
 def drawn_seed() -> int:
-    """Returns the seed of an engine's random numbers."""
     return int(torch.randint(SEEDS, (), generator=draws()))
 
 

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
-    """Starts the backend of a plan.
-
-    `model`: its policy as it was loaded, for the names of the adapted modules and the types of its weights. Raises
-    UsageError: vLLM cannot serve the model.
-    """
+    """Starts the backend of a plan; `model`: its policy as it was loaded. Raises UsageError: it cannot be served."""
     config = plan.config
     if config.rollout.backend == "hf":
         return HfRollouts(config.rollout.batch_size)
@@ -62,28 +58,18 @@ def open_agents(
     warned: Callable[[str], None],
     hidden: Sequence[str] = (),
 ) -> Iterator[AgentSide | None]:
-    """Starts what an agent needs, while it lasts; None without an agent.
-
-    `envs`: what gives tasks. `hidden`: paths of this machine that a program in a session must not see: the run
-    directory. Raises UsageError: the agent cannot be imported.
-    """
+    """Starts what an agent needs, while it lasts; `hidden`: paths that a session must not see. Raises UsageError."""
     if agent is None:
         yield None
         return
     from grpo.core.rollout.agents.open import AgentSide
-    from grpo.core.rollout.players import known_response_template
 
-    known = known_response_template
-    with closing(AgentSide(agent, envs, rollout, tokenizer, context, known, warned, hidden)) as side:
+    with closing(AgentSide(agent, envs, rollout, tokenizer, context, warned, hidden)) as side:
         yield side
 
 
 def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Sequence[Server], Server | None]:
-    """Deals servers out among the processes that train together.
-
-    Returns the servers that this process hands weights to and samples on; and where there are none, the one of another
-    process that it samples on.
-    """
+    """Deals servers out among processes: this one's own, or else the one of another process that it samples on."""
     own = servers[number::processes]
     return own, None if own else servers[number % len(servers)]
 

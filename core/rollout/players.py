@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.env.episodes import Episode
 from grpo.core.env.processes import processes_of
-from grpo.core.policy.chat_template import without_variables
 from grpo.core.rollout.turns.chat import TurnFormat, turn_format
 from grpo.core.rollout.turns.play import Player, TurnLimits
 from grpo.core.rollout.turns.tools import tool_format
@@ -46,7 +44,7 @@ def player_of(
         )
     if not env.spec.played:
         return None
-    tools = tool_format(tokenizer, schemas, known_response_template) if schemas else None
+    tools = tool_format(tokenizer, schemas) if schemas else None
     form = turn_format(tokenizer, episodes[0].prompt, schemas) if env.spec.max_turns > 1 else NO_TURNS
     limits = TurnLimits(
         turns=min(rollout.turns, env.spec.max_turns),
@@ -54,16 +52,3 @@ def player_of(
         seconds=env.call_limit(rollout.step_timeout),
     )
     return Player(env, tokenizer, form, limits, tools, processes_of(env, rollout.env_processes))
-
-
-def known_response_template(tokenizer: PreTrainedTokenizerBase) -> Any:
-    """Returns what reads the calls of a chat template that TRL knows, or None."""
-    from trl.chat_template_utils import add_response_schema
-
-    plain = copy(tokenizer)
-    if isinstance(plain.chat_template, str):
-        plain.chat_template = without_variables(plain.chat_template)  # TRL knows templates by their whole text
-    try:
-        return add_response_schema(plain).response_template
-    except ValueError:
-        return None

@@ -1,8 +1,7 @@
 """Couples a rollout backend with the policy that it serves, so that no sample is stale.
 
-Whoever samples says how; that the backend has the policy's weights as they are now is seen to here. Processes that
-train together sync together, and each samples its own part; where an engine of one of them lost its weights meanwhile,
-all of them sync again, and that one samples again from the same random numbers.
+Processes that train together sync together, and each samples its own part; where an engine of one of them lost its
+weights meanwhile, all of them sync again, and that one samples again from the same random numbers.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class SyncedRollouts:
     def roll_out(self, sample: Callable[[Rollouts], T], *, again: bool = False) -> tuple[T, dict[str, float]]:
         """Syncs and samples; a backend that lost its weights in between is synced, and all of it is done once more.
 
-        `sample`: samples from the backend, as often as it wants. `again`: whatever was handed over before is in doubt:
-        hand everything over anew. Returns what `sample` returned, and what the sync says about itself. Raises RunError:
-        the backend cannot be brought to serve the policy.
+        `sample`: samples from the backend, as often as it wants. `again`: hand everything over anew. Returns what
+        `sample` returned, and what the sync says about itself. Raises RunError: the backend cannot be brought to serve
+        the policy.
         """
         with self._turn, self.policy() as model:
             metrics = dict(self.rollouts.sync(model, again=again))
@@ -73,10 +72,6 @@ class SyncedRollouts:
             return sample(self.rollouts), None
         except Exception as error:
             return None, error
-
-    def sample(self, sample: Callable[[Rollouts], T]) -> T:
-        """Samples with the weights of the last `sync`."""
-        return sample(self.rollouts)
 
     def differing(self) -> list[str]:
         with self._turn, self.policy() as model:

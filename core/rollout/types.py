@@ -22,8 +22,6 @@ MISCOMPUTED = frozenset({"moshi", "prophetnet"})  # types whose decoders give ot
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to choose tokens."""
-
     max_tokens: int
     eos_ids: tuple[int, ...]  # any of these tokens ends a completion and is part of it
     pad_id: int  # fills the left of short prompts
@@ -49,8 +47,6 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One completion as sampled."""
-
     token_ids: tuple[int, ...]  # the new tokens, with the end token where there is one
     # log-probability of each under softmax(logits / temperature), before any filter, in nats
     logprobs: tuple[float, ...]
@@ -85,11 +81,10 @@ class Rollouts(Protocol):
     exact: bool  # its log-probabilities are computed by the training model itself; else they are compared and corrected
 
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
-        """Makes the backend sample from a model as its weights are now.
+        """Makes the backend sample from the unwrapped policy as its weights are now; returns metrics of this sync.
 
-        `model`: the policy, unwrapped. `again`: whatever was synced before is in doubt: hand everything over anew.
-        Returns metrics of this sync. Raises RunError: the backend cannot be brought to serve these weights; names the
-        parameters that differ.
+        `again`: whatever was synced before is in doubt: hand everything over anew. Raises RunError: the backend cannot
+        be brought to serve these weights; names the parameters that differ.
         """
 
     def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
@@ -168,7 +163,6 @@ def refuse_unfit(prompts: PromptIds, params: SamplingParams, limit: int | None) 
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Puts a model into evaluation mode and back."""
     was_training = model.training
     model.eval()
     try:

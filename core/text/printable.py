@@ -34,6 +34,11 @@ def one_line(text: str, width: int = 100) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+def shortened(text: str, width: int) -> str:
+    """Returns the text as it is, cut to `width` characters with three dots."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
 def counted(count: int, noun: str) -> str:
     """Returns the count and its noun, which gets an "s" unless there is one of it."""
     return f"{count} {noun}{'' if count == 1 else 's'}"

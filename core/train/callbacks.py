@@ -55,16 +55,16 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             drop_older(folder, self.keep)
 
 
+@dataclass(eq=False)
 class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """Does what comes before the first step, when the policy is wrapped, sharded and on its device."""
 
-    def __init__(self, begin: Callable[[], None]) -> None:
-        self._begin = begin
+    begin: Callable[[], None]
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._begin()
+        self.begin()
 
 
 @dataclass(eq=False)
@@ -90,10 +90,7 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
 
 
 def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step") -> None:
-    """Refuses to go on, and to save, after an update whose gradient was no number: the weights are none either.
-
-    Raises RunError: the logged loss or the gradient's norm is infinite or NaN.
-    """
+    """Refuses to go on, and to save, after an update whose loss or gradient was no number. Raises RunError."""
     for name, label in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
         value = logs.get(name)
         if value is not None and not math.isfinite(value):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any
 
 import torch
 
@@ -22,14 +21,12 @@ from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.train.batch.batch import Batch, advantages_of, trained_of
 from grpo.core.train.batch.metrics import batch_metrics, length_metrics, sampling_metrics
 from grpo.core.train.batch.tensors import Tensors, counted, of_tokens, padded, rollouts_in, spread
-from grpo.core.train.types import BatchScoring, Generation, Sampler, Wasted
+from grpo.core.train.types import BatchScoring, Generation, Sampler
 from grpo.core.train.update.objective import refuse_trees
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """A batch to train on."""
-
     batch: Batch  # the rollouts of all processes
     tensors: Tensors  # this process's own, with advantages; see core/train/batch/tensors.py
     staleness: int  # optimizer steps between the policy that sampled and the one that trains
@@ -39,8 +36,6 @@ class Collected:
 
 @dataclass(eq=False)
 class Collector:
-    """Makes batches."""
-
     plan: Plan
     sampler: Sampler
     scoring: BatchScoring
@@ -80,7 +75,22 @@ class Collector:
         rows = rows_of_all(rows, "the scored completions")
         wasted = rows_of_all(generation.wasted, "discarded samples")
         early = generation.score_seconds if not generation.staleness else 0.0  # else while the last batch trained
-        batch = self._batch(names, rows, wasted, step, sampled - began - early, scored - sampled + early)
+        outcomes = {name: [row[2][number] for row in rows] for number, name in enumerate(names)}
+        size = self.plan.config.train.group_size
+        turns = [row[0].turns for row in rows] if self.plan.advantage.spec.turns else None
+        batch = Batch(
+            step=step,
+            completions=tuple(row[0] for row in rows),
+            outcomes=outcomes,
+            advantages=advantages_of(outcomes, self.plan.rewards, size, self.plan.advantage, self.device, turns),
+            group_size=size,
+            generate_seconds=sampled - began - early,
+            score_seconds=scored - sampled + early,
+            wasted=tuple(wasted),
+            places=tuple(row[3] for row in rows),
+            sampled_by=tuple(row[4] for row in rows),
+            branches=tuple(row[5] for row in rows),
+        )
         if any(batch.branches) and not self._takes_trees:
             partial = bool(self.plan.config.rollout.partial)
             refuse_trees(self.plan.loss, self.plan.advantage, own_head=self.own_head, partial=partial)
@@ -105,40 +115,7 @@ class Collector:
             },
         )
 
-    def _batch(
-        self,
-        names: Sequence[str],
-        rows: Sequence[Any],
-        wasted: Sequence[Wasted],
-        step: int,
-        generate: float,
-        score: float,
-    ) -> Batch:
-        outcomes = {name: [row[2][number] for row in rows] for number, name in enumerate(names)}
-        size = self.plan.config.train.group_size
-        return Batch(
-            step=step,
-            completions=tuple(row[0] for row in rows),
-            outcomes=outcomes,
-            advantages=advantages_of(
-                outcomes,
-                self.plan.rewards,
-                size,
-                self.plan.advantage,
-                self.device,
-                [row[0].turns for row in rows] if self.plan.advantage.spec.turns else None,
-            ),
-            group_size=size,
-            generate_seconds=generate,
-            score_seconds=score,
-            wasted=tuple(wasted),
-            places=tuple(row[3] for row in rows),
-            sampled_by=tuple(row[4] for row in rows),
-            branches=tuple(row[5] for row in rows),
-        )
-
     def _enter(self, tensors: Tensors, batch: Batch) -> None:
-        """Enters what this process's rollouts are worth; those that are not to be trained on are masked."""
         count = rollouts_in(tensors)
         local = slice(rank() * count, (rank() + 1) * count)
         trained = trained_of(batch, self.plan.config.loss)[local].to(tensors["completion_mask"].dtype)

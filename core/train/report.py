@@ -11,10 +11,7 @@ UPDATE_SECONDS = "time/update"
 
 
 def update_seconds(row: Mapping[str, float | None]) -> float:
-    """Returns the seconds of a step that went into forward and backward passes and the optimizer.
-
-    `row`: metrics of the step; what it does not have took no time.
-    """
+    """Returns the seconds of a step's row of metrics that went into forward and backward passes and the optimizer."""
     return max(0.0, (row.get("time/step") or 0.0) - sum(row.get(name) or 0.0 for name in BESIDE_THE_UPDATE))
 
 

@@ -35,12 +35,12 @@ from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.plan import Plan
 from grpo.core.policy.blocks import can_pack
 from grpo.core.policy.load import end_ids
+from grpo.core.policy.modules import without_adapter
 from grpo.core.policy.save import save_whole
 from grpo.core.policy.whole import is_sharded, passes_of_its_own, unsharded
 from grpo.core.processes.sharding import asked_sharding, refuse_unsharded
 from grpo.core.record.trained import TrainedRow
 from grpo.core.rollout.limits import tolerance_of
-from grpo.core.rollout.mismatch import difference_sums
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.types import Rollouts, evaluating
 from grpo.core.train.batch.batch import Batch
@@ -50,7 +50,7 @@ from grpo.core.train.collect import Collector
 from grpo.core.train.report import UPDATE_SECONDS, StepReport, update_seconds
 from grpo.core.train.sampling.ahead import refuse_unfit_policy
 from grpo.core.train.sampling.build import PolicyAccess, build_sampler, turn_of
-from grpo.core.train.sampling.guard import LogprobCheck, StepGuard
+from grpo.core.train.sampling.guard import LogprobCheck, StepGuard, difference_sums
 from grpo.core.train.sampling.partial import refuse_uncorrected
 from grpo.core.train.sampling.prompts import Prompts
 from grpo.core.train.sft.data import placeholder_prompts
@@ -77,16 +77,13 @@ BetweenSteps = Callable[[int, SyncedRollouts], Mapping[str, float]]
 class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     """`trl.GRPOTrainer` around our parts.
 
-    Args:
-        rollouts: samples completions; it is not the trainer's to close.
-        received: is handed every batch, on every process; returns metrics of the step.
-        trained: is handed the first optimizer step on a batch and what its tokens were trained with, on every process.
-        between_steps: is called after each step with its number and what samples; returns metrics of the step.
-        agents: plays all episodes; None: each environment has its own way.
+    `rollouts`: samples completions; it is not the trainer's to close. `received`: is handed every batch, on every
+    process; returns metrics of the step. `trained`: is handed the first optimizer step on a batch and what its tokens
+    were trained with, on every process. `between_steps`: is called after each step with its number and what samples;
+    returns metrics of the step. `agents`: plays all episodes; None: each environment has its own way.
 
-    Attributes:
-        rollouts: the backend and the policy, for whoever samples between steps.
-        sampler: what samples the batches; close it when training ends, however it ends.
+    Its `rollouts` are the backend and the policy, for whoever samples between steps; close its `sampler` when training
+    ends, however it ends.
     """
 
     def __init__(
@@ -131,8 +128,8 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         if self._own_head:
             for policy in (self.model, self.ref_model):
                 if policy is not None:
-                    unwrapped = self.accelerator.unwrap_model(policy)
-                    attach_logps(_inner(unwrapped), self.temperature, maybe_gather_lm_head_ctx)
+                    inner = without_adapter(self.accelerator.unwrap_model(policy))
+                    attach_logps(inner, self.temperature, maybe_gather_lm_head_ctx)
         self._plan = plan
         self._received = received
         self._trained = trained
@@ -163,18 +160,17 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             autocast=self.accelerator.autocast,
         )
         turn = turn_of(plan)
-        self._update = self._loss.figures()
         self.rollouts = SyncedRollouts(rollouts, self._as_it_samples, turn)
         tolerance, gather = tolerance_of(plan.config), self.accelerator.gather
-        self._guard: StepGuard | LogprobCheck = StepGuard(tolerance, self, self.rollouts.differing, gather)
+        self._guard: StepGuard | LogprobCheck = StepGuard(tolerance, self, gather, self.rollouts.differing)
         if rollouts.exact:
-            self._guard = LogprobCheck(tolerance, self, self._apart_again, gather, model.config.model_type)
+            self._guard = LogprobCheck(tolerance, self, gather, self._apart_again, model.config.model_type)
         ends, device = end_ids(tokenizer, model), self.accelerator.device
         policy = PolicyAccess(
             rollouts=self.rollouts,
             unwrapped=self._unwrapped,
             computing=self._computing,
-            attach=lambda copy: attach_logps(_inner(copy), self.temperature),
+            attach=lambda copy: attach_logps(without_adapter(copy), self.temperature),
             logps=self._logps,
             probe=self._probed,
             gather=gather,
@@ -210,7 +206,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         """Returns to the first micro batch of the step, whose completions are sampled anew."""
         self.model.zero_grad()
         self._report.clear()
-        self._update.clear()
+        self._loss.figures.clear()
         self._tokens.clear()
         self._metrics["train"].clear()  # of TRL's own loss
         self._micro = None
@@ -240,7 +236,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         loss, differences = self._guard.micro_batch(partial(self._backward, model, inputs, num_items_in_batch))
         self._report.add(differences)
         if self.done == 0:
-            self._report.add(self._update.take(self.accelerator.gather))
+            self._report.add(self._loss.figures.take(self.accelerator.gather))
             if (self._passes // self._plan.accumulation - 1) % self._plan.config.loss.num_iterations == 0:
                 self._trained(self.step, self._tokens.take())
             self._report.add(self.sampler.settle(self.step))
@@ -257,7 +253,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             if self._own_head:
                 value = self._loss(model, inputs, first_pass=self._first_pass)
                 loss, logps, sampled, mask = value.loss, value.logps, value.sampled, value.mask
-                self._update.add(value.sums, value.names, value.padding, value.positions)
                 rows, worth = inputs[ROWS][value.part.kept], value.part.tensors["advantages"]
             else:
                 loss = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
@@ -297,7 +292,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Writes the weights of a checkpoint, all of them; all processes call it."""
-        self._write(Path(output_dir or self.args.output_dir), shared=True)
+        self.save_final(Path(output_dir or self.args.output_dir), shared=True)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self._save_began = time.perf_counter()
@@ -328,19 +323,16 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     # What others need of the policy.
 
-    def save_final(self, folder: Path) -> None:
-        """Writes the policy with its tokenizer; the folder appears whole. All processes call it."""
-        self._write(folder, shared=False)
+    def save_final(self, folder: Path, *, shared: bool = False) -> None:
+        """Writes the policy with its tokenizer; unless it is `shared`, the folder appears whole. All call it."""
+        policy, first = self.accelerator.unwrap_model(self.model), self.accelerator.is_main_process
+        save_whole(policy, self.processing_class, folder, self._dtypes, first=first, shared=shared)
 
     def refuse_unsharded(self) -> None:
         """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now. Raises RunError."""
         refuse_unsharded(asked_sharding(), self.model_wrapped, sharded=is_sharded(self.model))
 
     # What the parts need of TRL.
-
-    def _write(self, folder: Path, *, shared: bool) -> None:
-        policy, first = self.accelerator.unwrap_model(self.model), self.accelerator.is_main_process
-        save_whole(policy, self.processing_class, folder, self._dtypes, first=first, shared=shared)
 
     def _backward(self, model: Any, inputs: Any, num_items_in_batch: Any) -> torch.Tensor:
         with ExitStack() as self._both_passes:
@@ -357,14 +349,13 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return every[self.accelerator.process_index * share :][:share]
 
     def _collected(self, episodes: Sequence[Episode]) -> list[Tensors]:
-        """Makes the batch of these episodes and deals it out to micro batches."""
         collected = self._collector.collect(episodes, self.step, again=self._doubted)
         self._doubted = False
         self.prompts.note_batch(collected.batch)
         self._staleness = collected.staleness
         self.state.num_input_tokens_seen += collected.tokens
         self._report.add({**collected.metrics, "num_tokens": self.state.num_input_tokens_seen})
-        with self._without_checkpointing():
+        with disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
             if not self._own_head and self.num_iterations > 1:  # our own loss finds them on its first pass
                 collected.tensors["old_per_token_logps"] = self._logps(self.model, collected.tensors)
             if self.beta != 0.0:
@@ -427,12 +418,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             )[0]
         return logps
 
-    def _without_checkpointing(self) -> AbstractContextManager[None]:
-        context: AbstractContextManager[None] = disable_gradient_checkpointing(
-            self.model, self.args.gradient_checkpointing_kwargs
-        )
-        return context
-
     def _offloaded(self, model: Any) -> AbstractContextManager[None]:
         if self._offload is None:
             return nullcontext()
@@ -440,12 +425,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
 
 def grpo_config(plan: Plan, output_dir: Path) -> GRPOConfig:
-    """Translates a plan into TRL's arguments."""
     return GRPOConfig(**grpo_arguments(plan, output_dir))
-
-
-def _inner(policy: Any) -> Any:
-    return policy.get_base_model() if hasattr(policy, "peft_config") else policy
 
 
 def _on_a_numbered_cpu(storage: Any, location: str) -> Any:

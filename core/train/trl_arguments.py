@@ -15,7 +15,7 @@ from grpo.plugins._spec.binding import BoundLoss
 from grpo.plugins.errors import UsageError
 
 PROJECT = "grpo"  # where the charts stand, unless a setting or the tracker's own variable names another
-TRL_LOSSES: Mapping[str, Mapping[str, Any]] = {
+TRL_LOSSES: Mapping[str, Mapping[str, Any]] = {  # our losses that TRL has, and what it calls them
     "grpo": {"loss_type": "grpo"},
     "bnpo": {"loss_type": "bnpo"},
     "dr_grpo": {"loss_type": "dr_grpo"},
@@ -28,8 +28,7 @@ TRL_LOSSES: Mapping[str, Mapping[str, Any]] = {
     "entropy_bonus": {"loss_type": "dapo"},
     "top_entropy": {"loss_type": "dapo"},
 }
-"""Our losses that TRL has, and what it calls them."""
-_ARGUMENTS = {
+_ARGUMENTS = {  # options to TRL's arguments, where their names differ
     "temperature_pos": "sapo_temperature_pos",
     "temperature_neg": "sapo_temperature_neg",
     "k_pos": "vespo_k_pos",
@@ -39,8 +38,6 @@ _ARGUMENTS = {
     "coefficient": "entropy_coef",
     "share": "top_entropy_quantile",
 }
-"""Options to TRL's arguments, where their names differ."""
-NO_LENGTH_LIMIT = None
 
 
 def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
@@ -114,7 +111,7 @@ def warmup_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
         "gradient_accumulation_steps": plan.accumulation,
         "learning_rate": train.warmup_lr,
         "lr_scheduler_type": "linear",
-        "max_length": NO_LENGTH_LIMIT,
+        "max_length": None,  # no limit
         "completion_only_loss": True,
         "gradient_checkpointing": train.checkpointing != "none",
         "gradient_checkpointing_kwargs": {"use_reentrant": False},

@@ -37,8 +37,6 @@ class Wasted:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The rollouts of one batch."""
-
     episodes: Sequence[Episode]
     prompts: PromptIds
     rollouts: Sequence[Trajectory]

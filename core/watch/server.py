@@ -20,7 +20,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from grpo.core.http.serving import Callers, HttpServer, Limits, bound, routed, same_secret
+from grpo.core.http.guard import routed, same_secret
+from grpo.core.http.limits import Callers, Limits
+from grpo.core.http.serving import HttpServer, bound
 from grpo.core.report.page import list_page, live_page
 from grpo.core.watch.folder import WatchedFolder
 from grpo.plugins.errors import RunError, UsageError

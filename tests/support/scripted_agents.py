@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from grpo.core.agents.program import Access, AgentExit, AgentTask, task_of
+from grpo.core.agents.program import AgentExit, task_of
 from grpo.core.env.episodes import Episode
 from grpo.core.gateway.conversation import Ask, ChatTurn, Refused, Reply
 from grpo.core.rollout.agents.desk import AgentDesk, CallLimits
 from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
 from grpo.core.rollout.agents.splice import Splice
-from grpo.core.rollout.players import known_response_template
 from grpo.core.rollout.turns.play import Trajectory
 from grpo.core.rollout.types import Sampled, SamplingParams
+from grpo.plugins.agents import Access, AgentTask
 from grpo.plugins.types import Message
 
 PARAMS = SamplingParams(max_tokens=60, eos_ids=(2,), pad_id=0, keys=tuple(range(64)))
@@ -123,7 +123,7 @@ def played(
     episodes = [Episode(0, prompt, row, None, env="tasks", group=0) for _ in range(count)]
     with event_loop() as loop:
         limits = limits or CallLimits(calls=20, sampled=200, total=2000, context=4096)
-        desk = AgentDesk("policy", Splice(tokenizer, known_response_template), limits)
+        desk = AgentDesk("policy", Splice(tokenizer), limits)
         programs = Coroutines(loop, desk, agent)
         given = {"seconds": 60.0, "at_once": 64, **options}
         player = AgentPlayer(desk, "", programs, AgentLimits(**given), tokenizer.eos_token_id)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from grpo.core.gateway.app import gateway_server
 from grpo.core.gateway.conversation import Ask, ChatTurn, Desk, Finish, Refused, Reply, ToolUse
-from grpo.core.gateway.serving import gateway_server
 
 KEY, OTHER_KEY = "key-of-an-episode", "key-of-another"
 MODEL = "policy/of-a-test"

@@ -14,8 +14,9 @@ from typing import Any
 from patience import PATIENCE
 
 from grpo.core.agents.in_session import SessionPrograms
-from grpo.core.agents.program import Access, AgentExit
+from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
+from grpo.plugins.agents import Access
 from grpo.plugins.host import Host
 
 

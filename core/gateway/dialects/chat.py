@@ -1,4 +1,4 @@
-"""Speaks OpenAI's chat completions."""
+"""Speaks OpenAI's chat completions, by the functions of `Dialect`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from grpo.core.gateway.dialects.fields import (
     content_in,
     event,
     flag,
-    function_tool,
     ignored_in,
     in_order_of_calls,
     malformed,
@@ -25,6 +24,7 @@ from grpo.core.gateway.dialects.fields import (
     stops_in,
     text_in,
     thread_of,
+    tools_in,
     whole_number,
 )
 from grpo.core.text.printable import one_line
@@ -37,10 +37,9 @@ THOUGHTS = ("thinking", "reasoning")
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
     if body.get("functions"):
         raise malformed("The request has 'functions', the old form of tools", "Send them as 'tools'")
-    tools, others = _tools(body)
+    tools, others = tools_in(body, "function", "parameters", inside="function")
     options = body.get("stream_options")
     return Ask(
         messages=in_order_of_calls(
@@ -59,28 +58,11 @@ def read(body: Body, headers: Mapping[str, str]) -> Ask:
     )
 
 
-def _tools(body: Body) -> tuple[tuple[Body, ...], list[str]]:
-    functions: list[Body] = []
-    others: list[str] = []
-    for index, tool in enumerate(objects_in(body.get("tools"), "tools")):
-        where = f"tools[{index}]"
-        if (tool.get("type") or "function") == "function":
-            function = object_in(tool.get("function"), f"{where}.function")
-            functions.append(
-                function_tool(function.get("name"), function.get("description"), function.get("parameters"), where)
-            )
-        else:
-            others.append(str(tool["type"]))
-    return tuple(functions), others
-
-
 def _turn(message: Body, where: str) -> ChatTurn:
     role, content = message.get("role"), message.get("content")
     match role:
-        case "system" | "developer":
-            return ChatTurn("system", content_in(content, f"{where}.content", TEXTS))
-        case "user":
-            return ChatTurn("user", content_in(content, f"{where}.content", TEXTS))
+        case "system" | "developer" | "user":
+            return ChatTurn("user" if role == "user" else "system", content_in(content, f"{where}.content", TEXTS))
         case "assistant":
             text = content_in(content, f"{where}.content", TEXTS, skipped=THOUGHTS, separator="")
             calls = objects_in(message.get("tool_calls"), f"{where}.tool_calls")
@@ -105,7 +87,6 @@ def _call(call: Body, where: str) -> ToolUse:
 
 
 def whole(ask: Ask, replies: Sequence[Reply]) -> Body:
-    """Returns the JSON of an answer that is not streamed."""
     return {
         **_head(ask, "chat.completion"),
         "choices": [
@@ -147,7 +128,6 @@ def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
 
 
 def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
-    """Returns all server-sent events of an answer."""
     head = _head(ask, "chat.completion.chunk") | ({"usage": None} if ask.usage else {})
 
     def chunk(index: int, delta: Body, finish: str | None = None) -> bytes:

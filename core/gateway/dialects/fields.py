@@ -29,10 +29,7 @@ def malformed(problem: str, remedy: str) -> Refused:
 
 
 def parsed(text: str) -> Any:
-    """Parses JSON, without NaN and infinities; halves of surrogate pairs, which no tokenizer takes, become "?".
-
-    Raises ValueError: it is no JSON, or is nested too deeply.
-    """
+    """Parses JSON without NaN and infinities; halves of surrogate pairs become "?". Raises ValueError."""
     try:
         value = json.loads(text, parse_constant=_no_number)
         if _HALF_OF_A_PAIR.search(text):
@@ -102,14 +99,10 @@ def text_in(value: Any, where: str) -> str:
 def content_in(
     value: Any, where: str, kinds: Container[str], skipped: Container[str] = (), separator: str = "\n"
 ) -> str:
-    """Returns the text of a message's content, which is a text or a list of parts.
+    """Returns the text of a message's content, which is a text or a list of parts of these kinds.
 
-    Args:
-        where: its name in the request, for errors.
-        skipped: types of parts that are left out, such as thinking.
-
-    Raises:
-        Refused: a part is an image or anything else that is no text.
+    `skipped`: types of parts that are left out, such as thinking. Raises Refused: a part is an image or anything else
+    that is no text.
     """
     if value is None or isinstance(value, str):
         return value or ""
@@ -129,10 +122,7 @@ def content_in(
 
 
 def whole_number(body: Body, names: Sequence[str], most: int | None = None) -> int | None:
-    """Returns the first of several fields that is there: a number of at least 1, and of at most `most`.
-
-    Raises Refused: it is no such number.
-    """
+    """Returns the first of these fields that is there: a number from 1 to `most`. Raises Refused: it is none."""
     for name in names:
         value = body.get(name)
         if value is None:
@@ -154,10 +144,7 @@ def flag(body: Body, name: str) -> bool:
 
 
 def stops_in(value: Any, where: str) -> tuple[str, ...]:
-    """Returns the texts that end an answer: from one text or a list of them; empty ones are left out.
-
-    Raises Refused: it is something else, or has too many.
-    """
+    """Returns the texts, none empty, that end an answer: of one text or a list of them. Raises Refused."""
     texts = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise malformed(f"{where} is {_kind(value)}", "Send a text or a list of texts")
@@ -167,10 +154,7 @@ def stops_in(value: Any, where: str) -> tuple[str, ...]:
 
 
 def function_tool(name: Any, description: Any, parameters: Any, where: str) -> Body:
-    """Returns a tool in the form of `Ask.tools`.
-
-    Raises Refused: it has no name, or its parameters are no JSON schema.
-    """
+    """Returns a tool in the form of `Ask.tools`. Raises Refused: it has no name, or no JSON schema."""
     if not isinstance(name, str) or not name:
         raise malformed(f"{where} has no name", "Name every tool")
     return {
@@ -183,7 +167,27 @@ def function_tool(name: Any, description: Any, parameters: Any, where: str) -> B
     }
 
 
-def ignored_in(body: Body, read: Container[str], tools: Iterable[str] = ()) -> tuple[str, ...]:
+def tools_in(body: Body, kind: str, parameters: str, inside: str = "") -> tuple[tuple[Body, ...], list[str]]:
+    """Returns the functions that a request offers, as `Ask.tools` has them, and the types of its other tools.
+
+    `kind`: the type of a function, also where none is named. `parameters`: the field of its schema. `inside`: the field
+    that holds its own ones, where they do not stand in the tool itself.
+    """
+    functions: list[Body] = []
+    others: list[str] = []
+    for index, tool in enumerate(objects_in(body.get("tools"), "tools")):
+        where = f"tools[{index}]"
+        if (tool.get("type") or kind) != kind:
+            others.append(str(tool["type"]))
+            continue
+        function = object_in(tool.get(inside), f"{where}.{inside}") if inside else tool
+        functions.append(
+            function_tool(function.get("name"), function.get("description"), function.get(parameters), where)
+        )
+    return tuple(functions), others
+
+
+def ignored_in(body: Body, read: Container[str], tools: Iterable[str]) -> tuple[str, ...]:
     """Names what a request asks for and does not get: fields that nothing reads, a choice of tools, other tools."""
     names = [name for name, value in body.items() if name not in read and value is not None and name != "tool_choice"]
     choice = body.get("tool_choice")

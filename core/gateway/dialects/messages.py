@@ -1,4 +1,4 @@
-"""Speaks Anthropic's messages."""
+"""Speaks Anthropic's messages, by the functions of `Dialect`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from grpo.core.gateway.dialects.fields import (
     content_in,
     event,
     flag,
-    function_tool,
     ignored_in,
     in_order_of_calls,
     malformed,
@@ -22,6 +21,7 @@ from grpo.core.gateway.dialects.fields import (
     stops_in,
     text_in,
     thread_of,
+    tools_in,
     whole_number,
 )
 from grpo.core.text.printable import one_line
@@ -35,8 +35,7 @@ BILLING = "x-anthropic-billing-header:"  # begins a block of Claude Code's that 
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
-    tools, others = _tools(body)
+    tools, others = tools_in(body, "custom", "input_schema")
     system = _system(body.get("system"))
     turns = [ChatTurn("system", system)] if system else []
     for index, message in enumerate(objects_in(body.get("messages"), "messages")):
@@ -55,19 +54,6 @@ def read(body: Body, headers: Mapping[str, str]) -> Ask:
         thread=thread_of(headers),
         ignored=ignored_in(body, READ, others),
     )
-
-
-def _tools(body: Body) -> tuple[tuple[Body, ...], list[str]]:
-    functions: list[Body] = []
-    others: list[str] = []
-    for index, tool in enumerate(objects_in(body.get("tools"), "tools")):
-        if (tool.get("type") or "custom") == "custom":
-            functions.append(
-                function_tool(tool.get("name"), tool.get("description"), tool.get("input_schema"), f"tools[{index}]")
-            )
-        else:
-            others.append(str(tool["type"]))
-    return tuple(functions), others
 
 
 def _system(content: Any, where: str = "system") -> str:
@@ -125,14 +111,17 @@ def _results(content: Any, where: str) -> list[ChatTurn]:
 
 
 def whole(ask: Ask, replies: Sequence[Reply]) -> Body:
-    """Returns the JSON of an answer that is not streamed."""
     reply = replies[0]
     return {
         **_head(ask),
         "content": _blocks(reply),
         **_end(reply),
-        "usage": {"input_tokens": reply.prompt_tokens, "output_tokens": reply.sampled_tokens},
+        "usage": _usage(reply),
     }
+
+
+def _usage(reply: Reply) -> dict[str, int]:
+    return {"input_tokens": reply.prompt_tokens, "output_tokens": reply.sampled_tokens}
 
 
 def _head(ask: Ask) -> dict[str, Any]:
@@ -161,14 +150,13 @@ def _blocks(reply: Reply) -> list[dict[str, Any]]:
 
 
 def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
-    """Returns all server-sent events of an answer."""
     reply = replies[0]
     begun = {
         **_head(ask),
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {"input_tokens": reply.prompt_tokens, "output_tokens": 0},
+        "usage": {**_usage(reply), "output_tokens": 0},
     }
     steps: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
     for index, block in enumerate(_blocks(reply)):
@@ -183,13 +171,11 @@ def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
             {"type": "content_block_delta", "index": index, "delta": delta},
             {"type": "content_block_stop", "index": index},
         ]
-    usage = {"input_tokens": reply.prompt_tokens, "output_tokens": reply.sampled_tokens}
-    steps += [{"type": "message_delta", "delta": _end(reply), "usage": usage}, {"type": "message_stop"}]
+    steps += [{"type": "message_delta", "delta": _end(reply), "usage": _usage(reply)}, {"type": "message_stop"}]
     return b"".join(event(step, step["type"]) for step in steps)
 
 
 def counted(tokens: int) -> Body:
-    """Returns the answer to a question for the number of tokens of a prompt."""
     return {"input_tokens": tokens}
 
 

@@ -1,4 +1,4 @@
-"""Speaks OpenAI's responses."""
+"""Speaks OpenAI's responses, by the functions of `Dialect`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from dataclasses import replace
 from typing import Any
 
 from grpo.core.gateway.conversation import Ask, ChatTurn, Refused, Reply, ToolUse
+from grpo.core.gateway.dialects import chat
 from grpo.core.gateway.dialects.fields import (
     Body,
     arguments_of,
     content_in,
     event,
     flag,
-    function_tool,
     ignored_in,
     in_order_of_calls,
     malformed,
     objects_in,
     text_in,
     thread_of,
+    tools_in,
     whole_number,
 )
 from grpo.core.text.printable import one_line
@@ -32,10 +33,10 @@ READ = {*LIMITS, "input", "instructions", "model", "stream", "tools"}
 STORED = ("previous_response_id", "conversation", "prompt")  # what a server that keeps conversations would look up
 TEXTS = ("input_text", "output_text", "text", "refusal")
 DROPPED = ("reasoning",)
+error = chat.error  # both APIs have one form of errors
 
 
 def read(body: Body, headers: Mapping[str, str]) -> Ask:
-    """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
     for name in STORED:
         if body.get(name):
             raise malformed(
@@ -45,7 +46,7 @@ def read(body: Body, headers: Mapping[str, str]) -> Ask:
         raise malformed(
             "The request is to be answered in the background, but nothing is stored here", "Leave out 'background'"
         )
-    tools, others = _tools(body)
+    tools, others = tools_in(body, "function", "parameters")
     instructions = content_in(body.get("instructions"), "instructions", TEXTS)
     return Ask(
         messages=in_order_of_calls(
@@ -58,19 +59,6 @@ def read(body: Body, headers: Mapping[str, str]) -> Ask:
         thread=thread_of(headers),
         ignored=ignored_in(body, READ, others),
     )
-
-
-def _tools(body: Body) -> tuple[tuple[Body, ...], list[str]]:
-    functions: list[Body] = []
-    others: list[str] = []
-    for index, tool in enumerate(objects_in(body.get("tools"), "tools")):
-        if tool.get("type") == "function":
-            functions.append(
-                function_tool(tool.get("name"), tool.get("description"), tool.get("parameters"), f"tools[{index}]")
-            )
-        else:
-            others.append(str(tool.get("type")))
-    return tuple(functions), others
 
 
 def _turns(value: Any) -> list[ChatTurn]:
@@ -104,10 +92,8 @@ def _turns(value: Any) -> list[ChatTurn]:
 def _message_turn(item: Body, where: str) -> ChatTurn:
     role, content = item.get("role"), item.get("content")
     match role:
-        case "system" | "developer":
-            return ChatTurn("system", content_in(content, f"{where}.content", TEXTS))
-        case "user":
-            return ChatTurn("user", content_in(content, f"{where}.content", TEXTS))
+        case "system" | "developer" | "user":
+            return ChatTurn("user" if role == "user" else "system", content_in(content, f"{where}.content", TEXTS))
         case "assistant":
             return ChatTurn("assistant", content_in(content, f"{where}.content", TEXTS, separator="").strip())
     raise malformed(f"{where}.role is {one_line(repr(role))}", "Send system, developer, user or assistant")
@@ -122,7 +108,6 @@ def _call(item: Body, where: str) -> ToolUse:
 
 
 def whole(ask: Ask, replies: Sequence[Reply]) -> Body:
-    """Returns the JSON of an answer that is not streamed."""
     reply = replies[0]
     return _response(ask, _items(reply), reply)
 
@@ -186,7 +171,6 @@ def _items(reply: Reply) -> list[dict[str, Any]]:
 
 
 def events(ask: Ask, replies: Sequence[Reply]) -> bytes:
-    """Returns all server-sent events of an answer."""
     reply = replies[0]
     items = _items(reply)
     final = _response(ask, items, reply)
@@ -231,17 +215,8 @@ def _numbered(steps: Sequence[Body]) -> bytes:
     return b"".join(event({**step, "sequence_number": number}, step["type"]) for number, step in enumerate(steps))
 
 
-def error(refused: Refused) -> Body:
-    return {
-        "error": {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code},
-    }
-
-
 def error_events(refused: Refused) -> bytes:
-    """Returns the events that end a stream with an error: programs look for a failed response, SDKs for an error.
-
-    Codex tries again unless it knows the code.
-    """
+    """Returns a failed response and an error, as programs look for either; Codex repeats unless it knows the code."""
     code = refused.code if refused.code == "context_length_exceeded" else "invalid_prompt"
     failed = {
         **_response(Ask(()), [], None),

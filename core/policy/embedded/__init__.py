@@ -12,5 +12,4 @@ from pathlib import Path
 
 
 def embedded_model_path() -> Path:
-    """Returns the folder with the model's weights, configuration and tokenizer."""
     return Path(__file__).parent

@@ -28,8 +28,6 @@ MOST_REFUSALS, LONGEST_REFUSAL = 8, 300  # that are remembered of an episode, an
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How far an episode's calls may go."""
-
     calls: int  # the most that are answered
     sampled: int  # the most tokens of one answer
     total: int  # the most tokens that are sampled in all
@@ -52,14 +50,11 @@ class AgentEpisode:
     since: float = 0.0  # when the first of them came, by the monotonic clock
 
     def waiting(self) -> float:
-        """Returns the seconds in which requests waited, so far."""
         return self.waited + (time.monotonic() - self.since if self.open else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A call that waits to be sampled."""
-
     episode: AgentEpisode
     call: Call
     room: int  # the most tokens that the run would sample here
@@ -69,11 +64,9 @@ class Waiting:
 class Table:
     """The requests of a batch that wait for the sampler.
 
-    Attributes:
-        changed: notified when the first request comes, and when so many episodes wait as are wanted.
-        wanted: episodes that have to wait before whoever samples can do something: each time that it is woken, the
-            gateway waits for Python's lock.
-        first, last: when the first and the last of them came, by the monotonic clock.
+    `changed`: notified when the first request comes, and when so many episodes wait as are `wanted`: each time that
+    whoever samples is woken, the gateway waits for Python's lock. `first`, `last`: when the first and the last of them
+    came, by the monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -83,7 +76,6 @@ class Table:
         self.first = self.last = 0.0
 
     def put(self, waiting: Waiting) -> None:
-        """Adds a call that is to be sampled."""
         with self.changed:
             self.last = time.monotonic()
             self.first = self.first if self.waiting else self.last
@@ -114,12 +106,7 @@ class Answers:
 
 
 class AgentDesk:
-    """Knows the episodes and turns their requests into calls (`Desk` of core/gateway/conversation.py).
-
-    Args:
-        model: the name by which programs ask for the policy.
-        splice: renders and reads messages, in the event loop of the gateway only.
-    """
+    """Knows the episodes and turns their requests into calls (`Desk` of core/gateway/conversation.py)."""
 
     def __init__(self, model: str, splice: Splice, limits: CallLimits) -> None:
         self.model = model
@@ -183,11 +170,9 @@ class AgentDesk:
         return Answers(calls)
 
     def count(self, key: str, ask: Ask) -> int:
-        """Returns how many tokens a request's prompt has."""
         return len(self._prompt(self._episode(key), ask)[0])
 
     def note(self, key: str, refused: Refused) -> None:
-        """Notes what a program was told instead of an answer."""
         episode = self._episodes.get(key)
         if episode is not None and not episode.ended and len(episode.refused) < MOST_REFUSALS:
             episode.refused.append(one_line(str(refused), LONGEST_REFUSAL))
@@ -228,37 +213,22 @@ class AgentDesk:
         calls = (call for turn in ask.messages for call in turn.calls)
         written = sum(len(turn.text) for turn in ask.messages) + sum(len(str(tool)) for tool in (*ask.tools, *calls))
         if context is not None and written > LONGEST_TOKEN * context:
-            episode.limited = True
-            raise Refused(
-                400,
-                f"This model's maximum context length is {context} tokens, and the messages have {written} characters. "
-                "Shorten them.",
-                "context_length_exceeded",
-            )
+            raise _too_long(episode, context, f"{written} characters")
 
     def _room(self, episode: AgentEpisode, prompt: int, wanted: int | None) -> tuple[int, int]:
         """Returns how many tokens may be sampled after a prompt, and how many of them are wanted."""
         limits = self.limits
         if len(episode.tree.calls) >= limits.calls:
-            episode.limited = True
-            raise Refused(400, f"the episode's {limits.calls} calls are used up", "episode_ended")
+            raise _over(episode, f"the episode's {limits.calls} calls are used up")
         left = limits.total - sum(len(call.ids) for call in episode.tree.calls)
         if left < 1:
-            episode.limited = True
-            raise Refused(400, f"the episode's {limits.total} sampled tokens are used up", "episode_ended")
+            raise _over(episode, f"the episode's {limits.total} sampled tokens are used up")
         room = limits.sampled if limits.context is None else min(limits.sampled, limits.context - prompt)
         if room < 1:
-            episode.limited = True
-            raise Refused(
-                400,
-                f"This model's maximum context length is {limits.context} tokens, and the messages have {prompt}. "
-                "Shorten them.",
-                "context_length_exceeded",
-            )
+            raise _too_long(episode, limits.context, str(prompt))
         return room, min(room, left, wanted or room)
 
     def _answered(self, waiting: Waiting, sampled: Sampled) -> None:
-        """Reads what was sampled, and wakes the waiting request."""
         call, tools = waiting.call, waiting.call.ask.tools
         ids, stopped = sampled.token_ids[: waiting.most], None
         if call.ask.stop and (cut := self._splice.cut(ids, call.ask.stop)):
@@ -293,6 +263,17 @@ class AgentDesk:
         except UsageError as error:
             raise Refused(400, str(error)) from None
         return tuple(whole), None, reason or episode.tree.reason(ask)
+
+
+def _over(episode: AgentEpisode, problem: str, code: str = "episode_ended") -> Refused:
+    """Returns the refusal of a request that is over a limit, and notes that this cut the episode off."""
+    episode.limited = True
+    return Refused(400, problem, code)
+
+
+def _too_long(episode: AgentEpisode, context: int | None, length: str) -> Refused:
+    problem = f"This model's maximum context length is {context} tokens, and the messages have {length}. Shorten them."
+    return _over(episode, problem, "context_length_exceeded")
 
 
 async def _settle(episode: AgentEpisode) -> None:

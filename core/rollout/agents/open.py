@@ -6,10 +6,10 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grpo.core.agents.in_session import SessionPrograms
-from grpo.core.agents.program import Access, AgentExit, task_of
+from grpo.core.agents.program import AgentExit, task_of
 from grpo.core.agents.runner import AgentRunner
 from grpo.core.config.settings import RolloutSettings
 from grpo.core.env.episodes import Episode
@@ -18,6 +18,7 @@ from grpo.core.rollout.agents.player import AgentLimits, AgentPlayer
 from grpo.core.rollout.agents.rollout import Choice
 from grpo.core.rollout.agents.splice import Splice
 from grpo.plugins._spec.binding import BoundAgent, BoundEnv
+from grpo.plugins.agents import Access
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -29,13 +30,9 @@ LONGEST = 7 * 86_400.0  # seconds; programs are ended by the time that they take
 class AgentSide:
     """A gateway and the programs that ask it; close it when the run ends.
 
-    Args:
-        envs: what they are episodes of; where one opens sessions, the program runs in them.
-        warned: is told what a user should know of this machine.
-        hidden: paths of this machine that programs in sessions must not see.
-
-    Raises:
-        UsageError: the agent cannot be imported.
+    `envs`: what they are episodes of; where one opens sessions, the program runs in them. `warned`: is told what a user
+    should know of this machine. `hidden`: paths that programs in sessions must not see. Raises UsageError: the agent
+    cannot be imported.
     """
 
     def __init__(
@@ -45,11 +42,10 @@ class AgentSide:
         rollout: RolloutSettings,
         tokenizer: PreTrainedTokenizerBase,
         context: int | None,
-        known: Callable[[PreTrainedTokenizerBase], Any],
         warned: Callable[[str], None],
-        hidden: Sequence[str] = (),
+        hidden: Sequence[str],
     ) -> None:
-        from grpo.core.gateway.serving import gateway_server
+        from grpo.core.gateway.app import gateway_server
 
         limits = CallLimits(
             calls=rollout.turns,
@@ -57,7 +53,7 @@ class AgentSide:
             total=rollout.turns * rollout.max_completion_length,
             context=context,
         )
-        self._desk = AgentDesk(MODEL, Splice(deepcopy(tokenizer), known), limits)
+        self._desk = AgentDesk(MODEL, Splice(deepcopy(tokenizer)), limits)
         self._programs = _Programs(agent, envs, warned, hidden)
         try:
             self._server = gateway_server(self._desk)

@@ -5,9 +5,8 @@ runs waits for an answer, so that a run with a seed asks and answers the same wh
 them has waited for `window` seconds, where that is set. A call has random numbers of its own, by the rollout, its
 prompt and how often that was asked before.
 
-The time limit of a program leaves out the time in which it waits for the policy. When it is over, or the program ends,
-every process of it is dead before its episode is judged. An episode in which the policy was never heard, or that
-something out of its program's reach broke, is a failure; any other is judged as it stands.
+The time limit of a program leaves out the time in which it waits for the policy. An episode in which the policy was
+never heard, or that something out of its program's reach broke, is a failure; any other is judged as it stands.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from grpo.core.agents.program import Access, AgentExit
+from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
 from grpo.core.rollout.agents.desk import AgentDesk, AgentEpisode, Table, Waiting
 from grpo.core.rollout.agents.rollout import DEFAULT, Choice, trajectory_of
 from grpo.core.rollout.turns.play import Sample, Trajectory
 from grpo.core.rollout.types import SamplingParams
+from grpo.plugins.agents import Access
 from grpo.plugins.types import Completion
 
 SETTLE = 0.01  # seconds without a new request before a round begins: calls made side by side come one by one
@@ -36,10 +36,7 @@ class Programs(Protocol):
     """Starts agent programs and ends them (core/agents/runner.py)."""
 
     def start(self, episode: Episode, access: Access, ended: Callable[[AgentExit], None]) -> int:
-        """Starts the program of an episode and returns its number.
-
-        `ended` is called, in any thread, when all of the program is dead.
-        """
+        """Starts an episode's program; returns its number. `ended` is called, in any thread, when it is all dead."""
         ...
 
     def kill(self, number: int) -> None:
@@ -49,8 +46,6 @@ class Programs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """How programs run."""
-
     seconds: float  # that a program may take in an episode, without the time in which it waits for the policy
     at_once: int
     # seconds after which a round of sampling begins though some programs do not wait; None: it waits for all
@@ -60,8 +55,6 @@ class AgentLimits:
 
 @dataclass(slots=True)
 class _Played:
-    """An episode while its program runs."""
-
     start: Episode
     episode: AgentEpisode
     began: float = 0.0
@@ -89,12 +82,7 @@ class AgentPlayer:
         *,
         on_ended: Callable[[int, Completion], None] | None = None,
     ) -> list[Trajectory]:
-        """Plays one rollout of each episode.
-
-        Args:
-            episodes: one per rollout.
-            prompts: of the environment, which agents replace by their own.
-        """
+        """Plays one rollout of each episode; agents replace the environment's `prompts` by their own."""
         table = Table()
         played = [_Played(start, self.desk.open(number, table)) for number, start in enumerate(episodes)]
         trajectories: dict[int, Trajectory] = {}

@@ -14,23 +14,22 @@ from grpo.core.gateway.conversation import ChatTurn
 from grpo.core.record.agent_calls import KEY, AgentRecord, RecordedCall, RecordedTurn, RecordedUse, as_info, as_text
 from grpo.core.rollout.agents.desk import AgentEpisode
 from grpo.core.rollout.agents.tree import Call, CallTree
-from grpo.core.rollout.turns.play import Trajectory
+from grpo.core.rollout.turns.play import LONGEST_FAILURE, Trajectory
+from grpo.core.text.printable import shortened
 from grpo.plugins.agents import AgentCall
 from grpo.plugins.types import Completion, FinishReason, Message
 
 Trains = Literal["main", "tree", "all"]
 LONGEST = 16_384  # characters of a message that are recorded
-LONGEST_FAILURE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Chooses the calls of an episode that train.
 
-    Attributes:
-        trains: "main": those of the conversation in which the program does its task; "tree": also those of sub-agents;
-            "all": every call, also auxiliary ones, such as one for a title.
-        auxiliary: says whether a call is auxiliary; None: calls without tools, if others have tools.
+    `trains`: "main": those of the conversation in which the program does its task; "tree": also those of sub-agents;
+    "all": also auxiliary ones, such as one for a title. `auxiliary`: says whether a call is auxiliary; None: calls
+    without tools, if others have tools.
     """
 
     trains: Trains = "tree"
@@ -70,12 +69,7 @@ def _view(call: Call) -> AgentCall:
 def trajectory_of(
     start: Episode, episode: AgentEpisode, ended: AgentExit, end: int, choice: Choice = DEFAULT
 ) -> Trajectory:
-    """Returns the rollout of an episode whose program is dead.
-
-    Args:
-        end: the token that ends a completion; a failed rollout is this token, which nobody chose.
-        choice: which calls train.
-    """
+    """Returns the rollout of an episode whose program is dead; a failed one is the token `end`, which nobody chose."""
     tree = episode.tree
     main, trains = choice.of(tree)
     rows = tree.branches(trains)
@@ -88,9 +82,8 @@ def trajectory_of(
     finish: FinishReason = "stop"
     if failure:
         finish, info["failure"] = "error", failure
-    elif ended.timed_out or episode.limited or (answered and answered[-1].reply is not None and _cut(answered[-1])):
+    elif ended.timed_out or episode.limited or (answered and _cut(answered[-1])):
         finish = "length"
-    own = [(token, logprob) for call in chosen for token, logprob in _tokens(call)]
     last = answered[-1].answer if answered else None
     answer = ended.answer if ended.answer is not None else last.text if last else ""
     completion = Completion(
@@ -98,8 +91,8 @@ def trajectory_of(
         messages=_messages(answered),
         prompt=start.prompt,
         row=start.row,
-        token_ids=tuple(token for token, _ in own),
-        logprobs=tuple(logprob for _, logprob in own),
+        token_ids=tuple(token for call in chosen for token in call.ids),
+        logprobs=tuple(logprob for call in chosen for logprob in call.logprobs),
         finish_reason=finish,
         turns=max(1, len(answered)),
         info=info,
@@ -133,8 +126,7 @@ def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
         reason = f"the agent {how} and got no answer of the policy"
         lines = episode.refused or [line for line in reversed(ended.stderr.strip().splitlines()) if line.strip()]
         reason += f": {lines[0]}" if lines else "; it never asked for one"
-    reason = " ".join(reason.split())
-    return reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."
+    return shortened(" ".join(reason.split()), LONGEST_FAILURE)
 
 
 def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) -> AgentRecord:
@@ -160,6 +152,7 @@ def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) ->
 
 def _recorded(call: Call, at: int | None) -> RecordedCall:
     known = 0 if call.parent is None else len(call.parent.prompt) + len(call.parent.ids)
+    old = 0 if call.parent is None else len(call.parent.ask.messages) + 1  # messages of the conversation before
     return RecordedCall(
         parent=None if call.parent is None else call.parent.number,
         root=call.reason,
@@ -171,7 +164,7 @@ def _recorded(call: Call, at: int | None) -> RecordedCall:
         finish=None if call.reply is None else call.reply.finish,
         seconds=round(call.seconds, 3),
         ignored=tuple(call.ask.ignored),
-        new=tuple(_turn(turn) for turn in _new(call)),
+        new=tuple(_turn(turn) for turn in call.ask.messages[old:]),
         said=None if call.answer is None else _turn(call.answer),
         new_ids=call.prompt[known:],
         ids=() if at is not None else call.ids,
@@ -179,14 +172,8 @@ def _recorded(call: Call, at: int | None) -> RecordedCall:
     )
 
 
-def _new(call: Call) -> Sequence[ChatTurn]:
-    """Returns the messages of a request that its conversation did not have before."""
-    return call.ask.messages[len(call.parent.ask.messages) + 1 :] if call.parent else call.ask.messages
-
-
 def _turn(turn: ChatTurn) -> RecordedTurn:
-    whole = _whole(turn)
-    return whole if len(turn.text) <= LONGEST else replace(whole, text=turn.text[: LONGEST - 3] + "...")
+    return replace(_whole(turn), text=shortened(turn.text, LONGEST))
 
 
 def _whole(turn: ChatTurn) -> RecordedTurn:
@@ -201,10 +188,6 @@ def _messages(answered: Sequence[Call]) -> tuple[Message, ...]:
     last = answered[-1]
     turns = [*last.ask.messages[len(last.root.ask.messages) :], *([last.answer] if last.answer else [])]
     return tuple(Message(role=turn.role, content=as_text(_whole(turn))) for turn in turns)
-
-
-def _tokens(call: Call) -> Sequence[tuple[int, float]]:
-    return [*zip(call.ids, call.logprobs, strict=True)]
 
 
 def _cut(call: Call) -> bool:

@@ -2,14 +2,13 @@
 
 What the policy said is never rendered or tokenised again. Behind its tokens comes what the chat template puts there:
 the end of its message, the new messages, the start of the next one. That text is found by rendering a short
-conversation in which a mark, or the same calls of tools without their arguments, stand for what was said. Special
-tokens that a message spells out stay plain text.
+conversation in which a mark, or the same calls of tools without their arguments, stand for what was said.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.prompts import encode_prompts, ids_between
@@ -29,24 +28,15 @@ MOST_WHOLE = 64  # conversations whose tokens are remembered: the rollouts of a 
 
 
 class Splice:
-    """Renders and reads the messages of one policy. It is for one thread, as its tokenizer is.
+    """Renders and reads the messages of one policy. It is for one thread, as its tokenizer is."""
 
-    Args:
-        tokenizer: of the policy; not shared with another thread.
-        known: returns what reads calls of tools in a chat template that has nothing of its own for that, or None.
-    """
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, known: Callable[[PreTrainedTokenizerBase], Any]) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._known = known
         self._formats: dict[str, ToolFormat] = {}
         self._whole: dict[str, list[int]] = {}
 
     def whole(self, messages: Sequence[ChatTurn], tools: Sequence[Schema]) -> list[int]:
-        """Returns the tokens of a conversation up to the start of the policy's next message.
-
-        Raises UsageError: the chat template refuses the messages or has no form for tools.
-        """
+        """Returns the tokens of a conversation up to the policy's next message. Raises UsageError: it is refused."""
         if tools:
             self.format(tools)  # refuses what could not be read
         asked = as_messages(messages)
@@ -62,13 +52,9 @@ class Splice:
     ) -> list[int]:
         """Returns the tokens from the end of what was sampled to the start of the policy's next message.
 
-        Args:
-            answer: what was sampled, as the program got it.
-            before: the messages before `answer`; answers of tools may be to calls in them.
-            last: the last token that was sampled; where it is the one that ends a message, it is not repeated.
-
-        Raises:
-            UsageError: the chat template refuses the messages or renders what came before differently.
+        `answer`: what was sampled, as the program got it. `before`: the messages before that; answers of tools may be
+        to calls in them. `last`: the last sampled token; where it ends a message, it is not repeated. Raises
+        UsageError: the chat template refuses the messages or renders what came before differently.
         """
         messages = as_messages([*before, answer, *new])[len(before) + 1 :]
         known = [schema["function"]["name"] for schema in tools]
@@ -83,11 +69,7 @@ class Splice:
         return ids_between(self._tokenizer, messages, rest, last)
 
     def read(self, ids: Sequence[int], tools: Sequence[Schema], name: str) -> ChatTurn:
-        """Returns what the policy said, with the calls of tools that it asks for.
-
-        Args:
-            name: the beginning of the ids of calls.
-        """
+        """Returns what the policy said, with the calls of tools that it asks for; their ids begin with `name`."""
         calls, text = self.format(tools).read(self._tokenizer, ids) if tools else ([], "")
         asked = [call for call in calls if call.name]
         if not asked:
@@ -96,15 +78,12 @@ class Splice:
         return ChatTurn("assistant", text, tuple(uses))
 
     def format(self, tools: Sequence[Schema]) -> ToolFormat:
-        """Returns how calls of these tools are written.
-
-        Raises UsageError: the chat template, or what reads it, has no form for them.
-        """
+        """Returns how calls of these tools are written. Raises UsageError: the chat template has no form for them."""
         key = json.dumps(list(tools), sort_keys=True)
         if key not in self._formats:
             if len(self._formats) >= MOST_FORMATS:
                 self._formats.clear()
-            self._formats[key] = tool_format(self._tokenizer, tuple(tools), self._known)
+            self._formats[key] = tool_format(self._tokenizer, tuple(tools))
         return self._formats[key]
 
     def cut(self, ids: Sequence[int], stops: Sequence[str]) -> tuple[int, str] | None:

@@ -47,10 +47,7 @@ class Call:
 
     @property
     def root(self) -> Call:
-        call = self
-        while call.parent is not None:
-            call = call.parent
-        return call
+        return [self, *_above(self)][-1]
 
 
 @dataclass(slots=True)
@@ -73,7 +70,6 @@ class CallTree:
         return [call for call in self.calls if call.prompt == prompt and not call.delivered]
 
     def add(self, ask: Ask, prompt: tuple[int, ...], parent: Call | None, reason: Reason | None) -> Call:
-        """Adds a call that is to be answered."""
         if parent is not None:
             parent.delivered = True  # nobody goes on from what they did not get
         call = Call(len(self.calls), ask, prompt, parent, reason, thread_of(ask), self._prompts[prompt])

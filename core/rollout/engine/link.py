@@ -14,10 +14,7 @@ from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams
 
 
 class EngineLink(Protocol):
-    """One engine: how to hand weights over, how to ask what it has, how to sample.
-
-    What derives from it has no memory to give up and keeps nothing of what was handed over, unless it says.
-    """
+    """One engine; what derives from it has no memory to give up and keeps nothing, unless it says."""
 
     context: int  # the longest prompt with its completion, in tokens
     block: int  # tokens in one block of the engine's prefix cache
@@ -28,10 +25,7 @@ class EngineLink(Protocol):
         return 0
 
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int | None:
-        """Replaces the weights, one tensor at a time; from then on no adapter is served.
-
-        Returns how many bytes travelled for that, or None where the tensors themselves were handed over.
-        """
+        """Replaces the weights one by one; serves no adapter then. Returns the bytes that travelled, or None."""
 
     def forget(self) -> None:
         """Takes what was handed over before to be lost: the next weights are handed over in full."""

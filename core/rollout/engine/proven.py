@@ -4,21 +4,17 @@ Theory of operation. A copy can be wrong without an error: base weights served f
 step, a cache of keys and values of the step before. Each sync is therefore proven in layers, cheapest first:
 
 1. Once per engine, a self-test: a large known change of the weights must move the engine's log-probabilities to where
-   the changed policy has them. A fresh adapter computes nothing, so without it a copy that never arrives would look
-   right at the first step.
-2. Each sync, exactly: fingerprints of what the engine computes with equal those of what was handed over.
-3. Each sync, a spot check: a fixed prompt longer than one block of the prefix cache is completed by the engine, and the
-   policy must give the sampled tokens the same log-probabilities.
-4. Each batch: the trainer compares the log-probabilities of all sampled tokens (core/train/trainer.py).
+the changed policy has them. A fresh adapter computes nothing, so a copy that never arrives would else look right. 2.
+Each sync, exactly: fingerprints of what the engine computes with equal those of what was handed over. 3. Each sync, a
+spot check: a fixed prompt longer than one block of the prefix cache is completed by the engine, and the    policy must
+give the sampled tokens the same log-probabilities. 4. Each batch: the trainer compares the log-probabilities of all
+sampled tokens (core/train/trainer.py).
 
 A sync that fails is repeated in full, for the engines where it failed; when it fails again the run stops and names the
-parameters.
-
-The engines of a process are handed weights and asked side by side, each in a thread; the policy is read and computed
-with by the calling thread alone. Processes that train together go through a sync in step: they decide together whether
-there is a self-test, what is handed over and what is repeated, so that each of them reads the policy as often as the
-others, with engines of its own or without. A process without one samples as a guest on the engine of another, whose
-handing over it names once the proof is complete. What ends a sync on one process ends it on all.
+parameters. The engines of a process are handed weights and asked side by side, each in a thread; the calling thread
+alone reads the policy. Processes that train together go through a sync in step, with engines of their own or without,
+since each read of a sharded policy takes all of them. A process without an engine samples as a guest on that of
+another. What ends a sync on one process ends it on all.
 """
 
 from __future__ import annotations
@@ -80,13 +76,10 @@ class Engine:
 class EngineRollouts:
     """The rollouts of one or more engines with proven weights.
 
-    Args:
-        links: the engines that this process hands weights to.
-        guest: the engine of another process that this one samples on, where it has none of its own.
-        tolerance: mean difference of log-probabilities that an engine's arithmetic explains, in nats.
-        shared_bytes: of the frozen weights that the engine and the policy both compute with, which are then never
-            handed over; None: each has its own.
-        types: of the weights as they were loaded, by checkpoint name; those that train in another are handed over so.
+    `links`: the engines that this process hands weights to. `guest`: the engine of another process that this one
+    samples on, where it has none of its own. `tolerance`: mean difference of log-probabilities in nats that an engine's
+    arithmetic explains. `shared_bytes`: of the frozen weights that the engine and the policy both compute with, which
+    are then never handed over; None: each has its own. `types`: of the weights as they were loaded, by checkpoint name.
     """
 
     exact = False
@@ -115,7 +108,6 @@ class EngineRollouts:
         self._spread = Spread(samples if guest is None else [guest.generate])
 
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
-        """Hands the policy over and proves that it arrived, see `Rollouts.sync`."""
         start = time.perf_counter()
         self._bytes = self._everything = 0
         if again:
@@ -162,7 +154,6 @@ class EngineRollouts:
         return [name for name in (*expected, *recorder.fingerprints) if name in anywhere]
 
     def rest(self) -> None:
-        """Lets the engines give up their memory, see `Rollouts.rest`."""
         for engine in self.engines:
             engine.link.sleep()
 
@@ -270,10 +261,7 @@ class EngineRollouts:
         self._each(going, lambda engine: engine.link.reset_prefix_cache())
 
     def _spot_check(self, model: Any, engines: Sequence[Engine]) -> float:
-        """Compares the log-probabilities of what completed a fixed prompt, and returns the largest difference.
-
-        An engine is at fault where that is more than its arithmetic explains.
-        """
+        """Compares what completed a fixed prompt, and returns the largest difference; too much is a fault."""
         largest, limit = 0.0, SPOT_SLACK * self._tolerance
         for engine, difference in self._differences(model, engines):
             largest = max(largest, difference)
@@ -324,9 +312,9 @@ class EngineRollouts:
     def _differences(self, model: Any, engines: Sequence[Engine]) -> list[tuple[Engine, float]]:
         """Returns how far each engine that is not at fault is from the policy in what it completed.
 
-        Compared are the tokens that it sampled, at a temperature of 1, and the most probable ones: of a policy that is
-        sure of itself the first alone are near 0, whatever its weights. The unit is the spread of the policy's logits,
-        to which rounding is relative.
+        Compared are the sampled tokens, at a temperature of 1, and the most probable ones, since a policy that is sure
+        of itself gives the first alone about 0 whatever its weights. The unit is the spread of the policy's logits, to
+        which rounding is relative.
         """
         spots = [(engine, engine.spot) for engine in engines if engine.error is None and engine.spot is not None]
         assert self._prompt is not None

@@ -11,7 +11,6 @@ FIRST, LAST = (0, 31), (0, 32)  # releases of vLLM that the sync was proven with
 
 
 def refuse_missing_vllm() -> None:
-    """Refuses to go on without a vLLM that the sync was proven with."""
     version = vllm_version()
     if version is None:
         raise UsageError(f"vLLM is not installed. Install it with: {install_line()}")
@@ -36,7 +35,6 @@ def vllm_version() -> str | None:
 
 
 def install_line() -> str:
-    """Returns the command that installs vLLM on this machine."""
     import torch
 
     if torch.cuda.is_available():

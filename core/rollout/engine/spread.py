@@ -25,11 +25,7 @@ class Seats:
         self._seats: list[tuple[list[int], int]] = []
 
     def shares(self, prompts: PromptIds) -> list[list[int]]:
-        """Deals prompts out by their numbers.
-
-        One that begins as an earlier one did goes where that one went, equal ones go together, and others to whoever
-        has the fewest so far.
-        """
+        """Deals prompts out by their numbers: where an earlier one went that they begin with; equal ones together."""
         shares: list[list[int]] = [[] for _ in range(self._number)]
         unique, copies = runs(prompts)
         known = sorted(self._seats, key=lambda seat: -len(seat[0]))

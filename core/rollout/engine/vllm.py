@@ -1,13 +1,12 @@
 """Runs vLLM inside this process: samples token ids and returns their log-probabilities.
 
-The engine shares the machine with the trainer. On a GPU it gives up its memory between rollouts and takes it back; on
-a CPU there is nothing to give up. It is handed weights through vLLM's weight-transfer session and adapters as tensors,
-by the methods of core/rollout/sync/worker.py. The engine object stays here: nothing of it hangs off the model.
+On a GPU the engine gives up its memory between rollouts and takes it back. It is handed weights through vLLM's
+weight-transfer session and adapters as tensors, by the methods of core/rollout/sync/worker.py. The engine object stays
+here: nothing of it hangs off the model.
 
-Where several processes train together, each has an engine on its own device. vLLM finds torch's process group of the
-training there, and by itself would start every engine on the first device. Started as by an external launcher it takes
-its device from LOCAL_RANK, and makes groups of one process for itself. All processes have to start their engines
-together; from then on none waits for another.
+Where several processes train together, each has an engine on its own device. Started as by an external launcher, vLLM
+takes its device from LOCAL_RANK, and makes groups of one process for itself instead of using torch's process group of
+the training. All processes have to start their engines together; from then on none waits for another.
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ ENVIRONMENT = {  # defaults that the user's own environment overrides
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How to start an engine."""
-
     model: str
     dtype: str  # of the weights; vLLM's own choice would turn float32 checkpoints into bfloat16
     context: int  # the longest prompt with its completion, in tokens
@@ -81,23 +78,20 @@ class VllmEngine(ServedEngine):
         self.lora = settings.lora_rank is not None
 
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Loads a stream of weights layer by layer."""
         with preserved_randomness():
             self._call("grpo_load", weights)
         self._request = None
 
     def join(self, meeting: Meeting) -> None:
-        """Has the workers join the trainer's group."""
-        self._call_with("init_weight_transfer_engine", init_info={"meeting": meeting.to_json()})
+        self._call("init_weight_transfer_engine", init_info={"meeting": meeting.to_json()})
 
     def receive(self, announced: Iterable[Announced]) -> None:
-        """Loads weights that the trainer sends to the group, each after its announcement."""
         with preserved_randomness():
             self._call("grpo_begin")
             try:
                 for tensor in announced:
                     info = {"name": tensor.name, "dtype": tensor.dtype, "shape": tensor.shape}
-                    self._call_with("update_weights", update_info=info)
+                    self._call("update_weights", update_info=info)
             finally:
                 self._call("grpo_finish")
         self._request = None
@@ -111,12 +105,10 @@ class VllmEngine(ServedEngine):
         self._request = LoRARequest(f"policy-{self._version}", self._version, "handed over in memory")
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
-        """Reads the weights through the engine's own multiplications."""
         served: Mapping[str, int] = self._call("grpo_fingerprints", seed)
         return served
 
     def adapter_fingerprints(self, adapter: Adapter, seed: int) -> Mapping[str, int]:
-        """Reads the stacked tensors of the engine's LoRA layers."""
         if self._request is None:
             return {}
         served: Mapping[str, int] = self._call(
@@ -125,7 +117,6 @@ class VllmEngine(ServedEngine):
         return served
 
     def reset_prefix_cache(self) -> None:
-        """Forgets every cached block."""
         self._llm.reset_prefix_cache()
 
     def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
@@ -158,19 +149,16 @@ class VllmEngine(ServedEngine):
         return [ready[number] for number in range(len(prompts))]
 
     def wake(self) -> None:
-        """Takes memory back for weights and cache."""
         if self._asleep:
             self._llm.wake_up()
             self._asleep = False
 
     def sleep(self) -> None:
-        """Moves the weights to the host and drops the cache."""
         if self._settings.sleeps and not self._asleep:
             self._llm.sleep(level=1)
             self._asleep = True
 
     def close(self) -> None:
-        """Stops the engine and frees what it held."""
         from vllm.distributed.parallel_state import cleanup_dist_env_and_memory, destroy_model_parallel
 
         if self._llm is not None:
@@ -195,11 +183,8 @@ class VllmEngine(ServedEngine):
         """Calls a function with the engine's own model."""
         return self._llm.apply_model(function)[0]
 
-    def _call(self, method: str, *arguments: Any) -> Any:
-        return self._llm.collective_rpc(method, args=arguments)[0]
-
-    def _call_with(self, method: str, **named: Any) -> Any:
-        return self._llm.collective_rpc(method, kwargs=named)[0]
+    def _call(self, method: str, *arguments: Any, **named: Any) -> Any:
+        return self._llm.collective_rpc(method, args=arguments, kwargs=named)[0]
 
     def _without_compiling(self) -> AbstractContextManager[Any]:
         """Switches the compiling of a small function of vLLM's sampler off: on a CPU it takes longer than it saves."""
@@ -260,7 +245,6 @@ def sampling_arguments(params: SamplingParams, copies: int) -> dict[str, Any]:
 
 
 def sampled_of(completion: Any) -> Sampled:
-    """Reads one completion of vLLM's."""
     ids = tuple(completion.token_ids)
     logprobs = tuple(step[token].logprob for step, token in zip(completion.logprobs, ids, strict=True))
     reason: Literal["stop", "length"] = "stop" if completion.finish_reason == "stop" else "length"

@@ -1,10 +1,9 @@
 """Hands one stream of weights to several engines at once.
 
-Theory of operation. Making the next tensor may be a step that all processes of a run take together (a sharded policy
-is put together tensor by tensor), so the stream is always read to its end, by the thread that asked for it, however
-many takers there are and whatever becomes of them. Each taker of several reads in a thread of its own, from a lane that
-holds one tensor; a lane whose taker gave up is passed by. So there is never a second copy of the model, the slowest
-engine sets the pace, and no process waits for a connection of another one for longer than that one waits for a byte.
+Theory of operation. Making the next tensor may be a step that all processes of a run take together, so the stream is
+always read to its end, by the thread that asked for it, whatever becomes of the takers. Each taker of several reads in
+a thread of its own, from a lane that holds one tensor; a lane whose taker gave up is passed by. So there is never a
+second copy of the model, and the slowest engine sets the pace.
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ LOOK = 0.05  # seconds between two looks at whether a taker is still there
 
 
 def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named]], T]]) -> list[Future[T]]:
-    """Hands a stream to each taker, side by side where there are several; returns what became of each.
-
-    `tensors`: the stream; it is read to its end, also without takers. Raises Exception: what the stream itself raised,
-    once every taker has heard of it.
-    """
+    """Hands a stream to takers side by side; returns what became of each, or raises what the stream raised."""
     source = _Source(tensors)
     if len(takers) < 2:
         taken = [Future[T]() for _ in takers]

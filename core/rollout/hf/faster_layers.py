@@ -5,10 +5,9 @@ queries and keys are rotated together, a norm is one call, and, for one new toke
 layers itself, without the mask, checks and wrappers of its own forward pass. Only for the families that the tests
 compare. In lower precision they round where the model's own calls do.
 
-In float32 on a CPU the queries, keys and values of a layer are one product, too, as are both inner products of an MLP.
-A product reads each weight matrix for as many rows as there are completions. oneDNN brings weights into the order in
-which it reads them once, instead of in every product: 1.1 to 2.7 times as fast for 8 to 64 rows. Elsewhere a copy of
-the weights costs memory and gains less, and small layers lose more by the longer way to that product.
+In float32 on a CPU the queries, keys and values of a layer are one product, too, as are both inner products of an MLP,
+and oneDNN brings weights into the order in which it reads them once, instead of in every product: 1.1 to 2.7 times as
+fast for 8 to 64 rows. Elsewhere a copy of the weights costs memory and gains less.
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ def gains(layer: Any) -> bool:
 
 
 def is_known(model: Any) -> bool:
-    """Returns whether a model is of a family that the tests compare, with whole weights of one floating point type.
-
-    That of adapters may differ.
-    """
+    """Returns whether a model is of a family that the tests compare, with whole weights of one type."""
     weights = dict(model.named_parameters())
     plain = all(type(own.data) is torch.Tensor and not hasattr(own, "ds_id") for own in weights.values())
     dtypes = {own.dtype for name, own in weights.items() if ".lora_" not in name}
@@ -65,7 +61,6 @@ def is_known(model: Any) -> bool:
 
 
 def is_precise(model: Any) -> bool:
-    """Returns whether the weights of a model are float32 on a CPU."""
     return {(own.dtype, own.device.type) for own in model.parameters()} == {(torch.float32, "cpu")}
 
 

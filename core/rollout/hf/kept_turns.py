@@ -1,13 +1,12 @@
 """Keeps the keys and values of a generation for the next turn of its rollouts.
 
 Theory of operation. The context of a turn is that of the turn before and a few tokens more, so only these need a
-forward pass. A generation hands over the cache of its rows: those that left the batch early when they do, the others
-at its end. The next one looks for its contexts among what was handed over, by their tokens; it puts the cache of each
-row together again, without the slots of padding and of tokens that came after the row's end, padded on the left like
-prompts, and computes what is new. A mask hides every padded slot and each token has the position that it has in its
-own row, so log-probabilities are those of a plain forward pass. Weights must not change in between, so an instance is
-for one batch of rollouts. Prompts of which nothing was kept are computed beside the others, and their rows put among
-them. A cache of another kind than full attention's (sliding windows, states) is not kept.
+forward pass. A generation hands over the cache of its rows. The next one looks for its contexts among what was handed
+over, by their tokens; it puts the cache of each row together again, without the slots of padding and of tokens that
+came after the row's end, padded on the left like prompts, and computes what is new. A mask hides every padded slot and
+each token has the position that it has in its own row, so log-probabilities are those of a plain forward pass. Weights
+must not change in between, so an instance is for one batch of rollouts. Prompts of which nothing was kept are computed
+beside the others. A cache of another kind than full attention's (sliding windows, states) is not kept.
 """
 
 from __future__ import annotations

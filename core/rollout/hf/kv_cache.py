@@ -1,8 +1,7 @@
 """Gives a transformers cache room to grow, so that new tokens are added without copying keys and values.
 
 A `DynamicLayer` copies all it holds for each new token. Here tokens are written into slots that were allocated before;
-`keys` and `values` are views of those that are taken. Room is made by a quarter of what is there, so that a completion
-that may become long costs memory only when it does.
+`keys` and `values` are views of those that are taken. Room is made by a quarter of what is there.
 """
 
 from __future__ import annotations
@@ -16,10 +15,7 @@ LEAST = 32  # slots that are allocated at once
 
 
 class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]
-    """The keys and values [B, heads, W, D] of one layer of full attention.
-
-    `layer`: whose keys and values it goes on from.
-    """
+    """The keys and values [B, heads, W, D] of one layer of full attention; it goes on from those of `layer`."""
 
     def __init__(self, layer: DynamicLayer, most: int) -> None:
         super().__init__()
@@ -46,7 +42,6 @@ class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]
         return self.keys, self.values
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Keeps these rows, [N], in this order."""
         super().reorder_cache(beam_idx)
         self._room = None
 

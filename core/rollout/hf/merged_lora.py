@@ -1,10 +1,10 @@
 """Merges a policy's adapter into its weights and lays them out for sampling.
 
 Each adapted layer otherwise makes three products of one, at every token. Weights in float32 are folded into a copy that
-lasts as long as the sampling, and then the frozen ones are back, bit for bit. Weights of lower precision would lose
-part of the adapter in the sum, so that what is sampled would not be what is trained: they are left alone, as are layers
-that another module shares, shards of layers, and kinds of adapters that are more than a sum. A copy that is laid out
-for sampling (core/rollout/hf/faster_layers.py), alone or joined with others, is the only one.
+lasts as long as the sampling, and then the frozen ones are back, bit for bit. Left alone are weights of lower
+precision, which would lose part of the adapter in the sum, layers that another module shares, shards of layers, and
+kinds of adapters that are more than a sum. A copy that is laid out for sampling (core/rollout/hf/faster_layers.py) is
+the only one.
 """
 
 from __future__ import annotations
@@ -85,10 +85,7 @@ def _whole(layers: Sequence[torch.nn.Linear], adapters: Mapping[Any, Any]) -> Pr
 def _joinable(
     model: Any, adapters: Mapping[Any, Any], *, copies: bool
 ) -> Iterator[tuple[Any, Sequence[torch.nn.Linear]]]:
-    """Yields modules that can be `joined`, with the plain layers below them whose product can be one.
-
-    Without `copies` of weights, their parts are called as they are.
-    """
+    """Yields modules that can be `joined`, with the plain layers below them that become one where `copies` may be."""
     bases = {adapter: layer for layer, adapter in adapters.items()}
     for module in model.modules():
         layer_parts = parts(module)

@@ -2,14 +2,11 @@
 
 Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
 exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one
-length are decoded together, and one length after the other. Equal prompts (the members of a group) are prefilled once;
-their keys and values are held once, too, where that pays (core/policy/prompt_keys.py), and are else copied. Keys and
-values are written into slots that are there before (core/rollout/hf/kv_cache.py), the heads of a new token read them
-without copies (core/policy/attention.py). For as long as a batch takes, an adapter in float32 is added to a copy of the
-weights (core/rollout/hf/merged_lora.py), and a CPU computes with them in fewer, larger products
-(core/rollout/hf/faster_layers.py). Rows that ended leave the batch as soon as enough
-have ended to pay for shrinking the cache, so late tokens of long completions do not pay for short ones. Between the
-turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
+length are decoded together. Equal prompts (the members of a group) are prefilled once; their keys and values are held
+once, too, where that pays (core/policy/prompt_keys.py), and are else copied. For as long as a batch takes, an adapter
+in float32 is added to a copy of the weights (core/rollout/hf/merged_lora.py), and a CPU computes with them in fewer,
+larger products (core/rollout/hf/faster_layers.py). Rows that ended leave the batch as soon as enough have ended to pay
+for shrinking the cache. Between the turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
 """
 
 from __future__ import annotations
@@ -62,7 +59,6 @@ class HfRollouts:
         self._model: Any = None
 
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
-        """Remembers which model to sample from; there is nothing to hand over."""
         self._model = model
         return {}
 
@@ -105,10 +101,10 @@ def sample(
 ) -> list[Sampled]:
     """Samples one completion for each prompt.
 
-    `model`: a causal language model; it is put into evaluation mode and back. `prompts`: token ids, one sequence per
-    completion; equal neighbours share their prefill. `kept`: keeps what was computed of the prompts and completions for
-    the next turn, and has what was kept last. Raises UsageError: a prompt is empty, or does not fit the context
-    together with `max_tokens`; RunError: the model computes NaN.
+    `model`: a causal language model; it is put into evaluation mode and back. `prompts`: token ids; equal neighbours
+    share their prefill. `kept`: keeps what was computed for the next turn, and has what was kept last. Raises
+    UsageError: a prompt is empty, or does not fit the context together with `max_tokens`; RunError: the model computes
+    NaN.
     """
     if not prompts:
         return []
@@ -277,10 +273,7 @@ def _prefilled(
 
 
 def _worth_sharing(model: Any, cache: Any, copies: Sequence[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Returns keys and values of prompts that their completions should share; nothing if copies are cheaper.
-
-    Each prompt is attended to as often as the one with the most completions, so they need about as many each.
-    """
+    """Returns keys and values of prompts that completions should share; nothing where that takes longer."""
     completions, most = sum(copies), max(copies)
     if not takes_prompts(model.config) or most * len(copies) > MOST_UNEVEN * completions:
         return []
@@ -307,11 +300,7 @@ def _anew(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
 
 
 def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Chooses a token per row.
-
-    `logits`: [B, V]. `uniforms`: [B] float64, random numbers in [0, 1). Returns ids [B] and their log-probabilities [B]
-    float32.
-    """
+    """Chooses a token per row of logits [B, V] by uniforms [B] float64; returns ids [B] and log-probabilities [B]."""
     logits = logits.float()
     if params.temperature == 0:
         chosen = logits.argmax(dim=-1)
@@ -323,10 +312,7 @@ def choose(logits: torch.Tensor, params: SamplingParams, uniforms: torch.Tensor)
 
 
 def _drawn(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Inverts the cumulative distribution of each row, by blocks and then inside of one, in float64.
-
-    `probabilities`: [B, V] float32. `uniforms`: [B] float64.
-    """
+    """Inverts the cumulative distributions [B, V] float32 at [B] float64, by blocks and then inside of one."""
     missing = -probabilities.shape[1] % BLOCK
     whole = pad(probabilities, (0, missing)) if missing else probabilities
     blocks = whole.view(len(probabilities), -1, BLOCK)

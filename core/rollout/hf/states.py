@@ -2,8 +2,8 @@
 
 Attention's keys and values have a slot for each token, and a mask hides those of padding. States (of state-space
 models, linear attention, short convolutions) have none: what padding writes into them stays. So rows of models with
-states are decoded without padding, together with rows of their own length, and no mask is needed; so are those of
-models that cannot be told the position of a token, or whose cache nobody else can handle.
+states are decoded without padding, together with rows of their own length; so are those of models that cannot be told
+the position of a token, or whose cache nobody else can handle.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.policy.modules import cache_argument, forward_parameters, output_cache
+from grpo.core.policy.modules import cache_argument, forward_parameters, output_cache, without_adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def needs_equal_lengths(model: Any) -> bool:
     from transformers import DynamicCache
     from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
-    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    plain = without_adapter(model)
     if (
         "position_ids" not in forward_parameters(model)
         or cache_argument(model) not in ("cache", "past_key_values")

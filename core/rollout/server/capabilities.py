@@ -126,10 +126,7 @@ def card_of_model(
 
 
 def largest_frame(source: str) -> int:
-    """Returns the bytes of one tensor of a model on its way, at most: each number with the place where it changed.
-
-    Raises UsageError: the model cannot be read.
-    """
+    """Returns the bytes of a model's largest tensor on its way: each number with its place. Raises UsageError."""
     from grpo.core.policy.load import empty_model, load_model_config
 
     model = empty_model(load_model_config(source))
@@ -235,10 +232,7 @@ def misfits(card: ServerCapabilities, wanted: ServerCapabilities) -> list[str]:
 
 
 def command_for(wanted: ServerCapabilities, url: str, *, embedded: bool, all_linear: bool) -> str:
-    """Returns the command that starts a server which fits, to be typed where it shall run.
-
-    `all_linear`: the adapted modules are all linear ones, which needs no telling.
-    """
+    """Returns the command that starts a server which fits; `all_linear`: the adapted modules need no telling."""
     place = urlsplit(url)
     words = ["grpo", "serve-rollouts"]
     if not embedded:

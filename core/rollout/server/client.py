@@ -53,9 +53,9 @@ class ServerLink(GuestLink):
     """A link to a server, which has memory of its own and goes on running for the next run.
 
     `patience`: seconds to wait for a server that is gone. `warned`: told when it is gone, and when it is back. `last`:
-    the weights as they went out last, which all links of a run share, so that what changed is all that travels; None:
-    everything does. `broadcasts`: weights go by a group of their own, which the server joins, and not by HTTP. Raises
-    UsageError: there is none, or it is not what the run needs.
+    the weights as they went out last, which all links of a run share; None: every tensor is sent whole. `broadcasts`:
+    weights go by a group of their own, and not by HTTP. Raises UsageError: there is none, or it is not what the run
+    needs.
     """
 
     def __init__(
@@ -85,10 +85,7 @@ class ServerLink(GuestLink):
         self.lora = card.lora_rank is not None
 
     def epoch(self) -> int:
-        """Waits until the server answers; another number means that it no longer holds what was handed over.
-
-        Raises RunError: it did not come back in time, or as one that does not fit.
-        """
+        """Waits until the server answers; another number: it lost what was handed over. Raises RunError."""
         state = self._await_state()
         same = all(state[name] == self._known[name] for name in ("incarnation", "handed"))
         if self._doubted or not same:
@@ -131,17 +128,14 @@ class ServerLink(GuestLink):
         self._hand_over("/adapter", frames(items), {RANK: str(adapter.rank)})
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
-        """Asks what the engine computes with."""
         fingerprints: Mapping[str, int] = self._ask("/fingerprints", _plain({"seed": seed}))
         return fingerprints
 
     def adapter_fingerprints(self, adapter: Adapter, seed: int) -> Mapping[str, int]:
-        """Asks for the stacked tensors of the engine's LoRA layers."""
         fingerprints: Mapping[str, int] = self._ask("/adapter_fingerprints", _plain({"seed": seed}))
         return fingerprints
 
     def reset_prefix_cache(self) -> None:
-        """Lets the engine forget every cached block."""
         self._ask("/reset_prefix_cache", _plain({}))
 
     def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:

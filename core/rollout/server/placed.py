@@ -30,8 +30,6 @@ main()
 
 
 class PlacedServer:
-    """Starts a server."""
-
     def __init__(self, command: str, token: str) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the object
         self._process = subprocess.Popen(

@@ -1,12 +1,12 @@
 """Serves a rollout engine over HTTP: `grpo serve-rollouts` runs it, core/rollout/server/client.py is its client.
 
 How it works. The thread that started the engine runs every call on it, one at a time; the thread of the HTTP server
-(core/http/) reads requests and writes answers. So `/state` is answered at once, also in the middle of a long rollout.
+(core/http/) reads requests and writes answers, so `/state` is answered at once, also in the middle of a long rollout.
 Two numbers guard against serving other weights than a run thinks: the incarnation is drawn anew by each start of a
 server, `handed` counts how often weights were handed over, by any caller. Every call but `/state` names both and is
-refused, on the engine's thread, when either has changed. A call that hands weights over raises `handed` before it
-begins, so weights that arrived by half belong to nobody. A caller whose handing over broke off cannot know whether it
-had begun: it raises `handed` itself (`/claim`), which makes a straggler stale.
+refused, on the engine's thread, when either has changed. `handed` is raised before weights are handed over, so weights
+that arrived by half belong to nobody. A caller whose handing over broke off raises it itself (`/claim`), which makes a
+straggler stale.
 
 An answer is lines of JSON: completions as they end, blank lines to show that the server lives, and a last one with the
 result or the error. Tensors come as frames (core/rollout/server/wire.py). Nothing is pickled, no call names code to
@@ -31,7 +31,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive
 
-from grpo.core.http.serving import Callers, HttpServer, bound, is_loopback, routed
+from grpo.core.http.guard import routed
+from grpo.core.http.limits import Callers, is_loopback
+from grpo.core.http.serving import HttpServer, bound
 from grpo.core.rollout.engine.link import ServedEngine
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities
 from grpo.core.rollout.server.wire import (
@@ -108,9 +110,8 @@ class Call:
 class RolloutServer:
     """Serves one engine.
 
-    `address`: host and port to listen on; taken at once, answered on from `serve`. `largest`: bytes of one tensor, at
-    most, with what says where it changed. Raises OSError: the address is taken; UsageError: other machines reach it,
-    and there is no token.
+    `address`: host and port, taken at once, answered on from `serve`. `largest`: bytes of one tensor on its way, at
+    most. Raises OSError: the address is taken; UsageError: other machines reach it, and there is no token.
     """
 
     def __init__(self, address: tuple[str, int], token: str | None, largest: int = LARGEST) -> None:
@@ -208,7 +209,6 @@ class RolloutServer:
         return JSONResponse(self.state())
 
     async def _call(self, request: Request) -> Response:
-        """Hands a call to the engine's thread and relays its answer."""
         path = request.url.path
         if request.headers.get("content-type") != BYTES:
             raise HTTPException(415, f"a call of this protocol has another type: send it as Content-Type: {BYTES}")

@@ -53,7 +53,6 @@ def sampled_to_json(sampled: Sampled) -> list[Any]:
 
 
 def sampled_from_json(values: Sequence[Any]) -> Sampled:
-    """Returns a completion as it was before it was written as JSON."""
     ids, logprobs, reason, others = values
     others = tuple(tuple((token, logprob) for token, logprob in step) for step in others)
     return Sampled(tuple(ids), tuple(logprobs), reason, others)
@@ -67,7 +66,6 @@ class Readable(Protocol):
 
 
 def frames(items: Iterable[Item | Announced], *, end: bool = True) -> Iterator[bytes]:
-    """Yields the bytes of items, and of the end of the stream."""
     for item in items:
         blob = _packed(item)
         yield len(blob).to_bytes(NUMBER_BYTES, "big") + xxhash.xxh3_64_digest(blob)

@@ -1,14 +1,13 @@
 """Encodes what changed between two tensors in as few bytes as that takes, and applies it.
 
 Theory of operation. A step at a learning rate of 1e-6 moves about one in two hundred bfloat16 weights, mostly by their
-last bit, and those lie scattered: of any 64 in a row every fourth time one moved. So hashes of blocks would not do, and
-what changed is told entry by entry: where, and the new value, bit for bit. Entries are compared as whole numbers of
-their width, so every NaN is itself and -0.0 is not 0.0.
+last bit, and those lie scattered, so what changed is told entry by entry: where, and the new value, bit for bit.
+Entries are compared as whole numbers of their width, so every NaN is itself and -0.0 is not 0.0.
 
 Where is told in the shortest of three forms. A bitmap has a bit for every entry. Gaps are the numbers of unchanged
 entries before each changed one, as words of 8 or 16 bits; the largest word stands for itself and says that the gap goes
-on. For scattered changes this is close to the entropy of the positions. Where all of that is no less than half of the
-tensor, the tensor itself is the better message, and there are no `Changes`.
+on. Where all of that is no less than half of the tensor, the tensor itself is the better message, and there are no
+`Changes`.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ class Changes:
 
 
 def changes_between(old: torch.Tensor, new: torch.Tensor) -> Changes | None:
-    """Returns what makes `new` of `old`, or None where that is not worth it.
-
-    `old`: contiguous, on the CPU. `new`: of the same type and shape, contiguous, on the CPU.
-    """
+    """Returns what makes `new` of `old`, both contiguous and on the CPU, or None where that is not worth it."""
     if new.element_size() not in _AS_NUMBERS:
         return None
     before, after = _numbers(old), _numbers(new)
@@ -84,10 +80,7 @@ def _numbers(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def _positions(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> Numbers | None:
-    """Returns the positions [n] of entries that differ, or None where they are so many that a bitmap is shorter.
-
-    Words of several entries are compared first, which leaves few entries to look at.
-    """
+    """Returns the positions [n] of entries that differ, or None for so many that a bitmap is shorter."""
     per = _PER_WORD // after.itemsize
     whole = after.size - after.size % per
     differs = before[:whole].view(np.int64) != after[:whole].view(np.int64)

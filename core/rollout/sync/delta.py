@@ -1,13 +1,10 @@
-"""Sends only the changed weights to an engine far away.
-
-The other side makes whole tensors of them again.
+"""Sends only the changed weights to an engine far away, where whole tensors are made of them again.
 
 Theory of operation. Weights are known by the digest of their bits, type and shape, not by the number of a step. The
 sender has a copy of the weights that went out last and notes for each engine the digests of what it holds; the receiver
-has a copy of what arrived. Changes name the digest that they are from and the one that they lead to, the receiver
-checks both, and its engine is always given whole tensors. So changes are only ever made of the right weights, whatever
-broke off, was repeated, or went to several engines at once; in doubt a tensor travels whole. An engine whose proof
-failed, or that was restarted, holds nothing as far as the sender knows.
+has a copy of what arrived. Changes name the digest that they are from and the one that they lead to, and the receiver
+checks both. So changes are only ever made of the right weights, whatever broke off, was repeated, or went to several
+engines at once; in doubt a tensor travels whole.
 """
 
 from __future__ import annotations
@@ -80,10 +77,7 @@ class _Entry:
 
 
 class LastWeights:
-    """One copy of the weights as they went out last, for all engines together, with what changed before that.
-
-    Several threads may hand over at once; what changed is worked out by the first of them.
-    """
+    """One copy of the weights as they went out last, for all engines and threads, with what changed before."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -105,10 +99,7 @@ class LastWeights:
 
 
 class Sender:
-    """What one engine is sent.
-
-    `last`: the weights that went out last; None: send every tensor whole, and keep no copy.
-    """
+    """What one engine is sent. `last`: the weights that went out last; None: send every tensor whole."""
 
     def __init__(self, last: LastWeights | None) -> None:
         self._last = last

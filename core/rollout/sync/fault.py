@@ -17,11 +17,7 @@ SHOWN = 5  # names in a message
 
 
 class SyncFault(RunError):
-    """The engine does not serve what it was handed.
-
-    Attributes:
-        names: the parameters that are known to differ; empty when only their effect is known.
-    """
+    """The engine does not serve what it was handed; `names` are the parameters that are known to differ."""
 
     def __init__(self, what: str, names: Sequence[str]) -> None:
         self.names = tuple(names)

@@ -3,8 +3,7 @@
 Theory of operation. The trainer, member 0, opens a `Meeting` on the address by which the server is reached, and tells
 the server of it by its authenticated wire; the engine's workers are the other members. Who does not know the meeting's
 key finds nothing under its port. What is sent next (name, type, shape) is told by the same wire, so the group carries
-nothing but bits, whatever their type. No member waits longer than `SECONDS`; a member that goes away ends the wait of
-the others. After any failure a group is of no more use, and another one is made.
+nothing but bits. No member waits longer than `SECONDS`. After any failure another group is made.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ class Meeting:
 
 
 class OpenMeeting:
-    """A meeting of this process, which listens from now on.
-
-    `host`: the address of this process that the others reach.
-    """
+    """A meeting of this process, which listens at `host` from now on."""
 
     def __init__(self, host: str, size: int, backend: Backend) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

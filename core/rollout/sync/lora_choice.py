@@ -16,7 +16,6 @@ class LoraChoice:
     """Decides batch by batch, and learns from the times it is told."""
 
     def __init__(self, wish: LoraSync) -> None:
-        self._wish = wish
         self._seconds: dict[bool, list[tuple[float, float]]] = {False: [], True: []}  # hand-over, seconds per token
         self._tokens = 0.0
         self._handed = 0.0
@@ -25,7 +24,6 @@ class LoraChoice:
 
     @property
     def undecided(self) -> bool:
-        """Both ways are still tried."""
         return self._chosen is None
 
     def choose(self, able: bool) -> bool:
@@ -41,11 +39,9 @@ class LoraChoice:
         return self.folds
 
     def synced(self, seconds: float) -> None:
-        """Notes how long the hand-over took."""
         self._handed = seconds
 
     def sampled(self, tokens: int, seconds: float) -> None:
-        """Notes how long a batch took to sample."""
         if self._chosen is None and tokens:
             self._tokens = max(self._tokens, float(tokens))
             self._seconds[self.folds].append((self._handed, seconds / tokens))

@@ -1,11 +1,9 @@
 """Streams the policy's weights under their checkpoint names, or its adapter alone, with a fingerprint of each.
 
-Nothing here writes to the model, and only one folded tensor exists at a time.
-
 LoRA is handed over in one of two ways. Folded: each adapted weight as W + scaling * B @ A, computed out of place, so
-that the frozen W never drifts (merging and unmerging in bfloat16 does). Alone: A and B, with each module's own scaling
-already multiplied into B, because engines read one scaling for the whole adapter and serve `alpha_pattern`,
-`rank_pattern` and rank-stabilised adapters wrongly without a word.
+that the frozen W never drifts. Alone: A and B, with each module's own scaling already multiplied into B, because
+engines read one scaling for the whole adapter and serve `alpha_pattern`, `rank_pattern` and rank-stabilised adapters
+wrongly without a word. Only one folded tensor exists at a time.
 """
 
 from __future__ import annotations
@@ -76,10 +74,7 @@ def refuse_unservable_adapter(model: Any) -> None:
 
 
 def adapter_of(model: Any) -> Adapter:
-    """Copies the adapter of a PEFT model, B already scaled; of a sharded one all processes step together.
-
-    Raises UsageError: the adapter is of a kind that engines serve wrongly.
-    """
+    """Copies a PEFT model's adapter, B scaled. Collective. Raises UsageError: engines would serve it wrongly."""
     refuse_unservable_adapter(model)
     tensors: dict[str, torch.Tensor] = {}
     rank = 1
@@ -120,13 +115,13 @@ def loaded_types(model: Any) -> dict[str, torch.dtype]:
 def weight_stream(
     model: Any, *, base: bool = False, types: Mapping[str, torch.dtype] = NOTHING
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields every weight under its checkpoint name, whole and one at a time, adapters folded in.
+    """Yields every weight under its checkpoint name, whole and one at a time, adapters folded in unless only the `base`
+    goes.
 
-    Of a sharded policy all processes step together (core/policy/whole.py), and only the tensor that comes is whole.
-
-    A head that is tied to the embedding is yielded too, under its own name: engines may keep a packed copy of it that
-    the embedding's update does not reach. `types`: of weights that train in another one than engines serve, as FSDP's
-    mixed precision has it. Raises UsageError: the adapter is of a kind that cannot be folded.
+    Of a sharded policy all processes step together (core/policy/whole.py). A head that is tied to the embedding is
+    yielded too, under its own name: engines may keep a packed copy of it that the embedding's update does not reach.
+    `types`: of weights that train in another one than engines serve. Raises UsageError: the adapter is of a kind that
+    cannot be folded.
     """
     wrapped, folded = model, {}
     if has_adapter(model):
@@ -149,11 +144,7 @@ def weight_stream(
 
 
 class Recorder:
-    """Passes a stream on and remembers the fingerprint and the size of everything that went through.
-
-    Attributes:
-        bytes: of all tensors; one that comes under two names in a row, as a tied head does, counts once.
-    """
+    """Passes a stream on; remembers fingerprints and bytes, those of a tied head behind its embedding once."""
 
     def __init__(self, stream: Iterator[tuple[str, torch.Tensor]], seed: int) -> None:
         self._stream = stream
@@ -189,7 +180,6 @@ def probe(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 def fingerprint(values: torch.Tensor) -> int:
-    """Returns the CRC-32 of a tensor's bytes."""
     flat = values.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
     return zlib.crc32(flat.numpy().tobytes())
 

@@ -39,8 +39,7 @@ def perturbed(model: Any) -> Iterator[list[str]]:
     """Changes a few weights of the policy for the block: all B of an adapter, else the embedding and a matrix.
 
     The embedding is among them because a tied head is served from a copy of its own. Of a sharded policy all processes
-    step together, and each keeps its own part of what is changed (core/policy/whole.py). Yields the names of what is
-    changed.
+    step together. Yields the names of what is changed.
     """
     named = dict(model.named_parameters())
     if has_adapter(model):

@@ -1,9 +1,8 @@
 """Makes the policy's frozen parameters views of the engine's tensors, so that one copy serves both.
 
 The engine fuses matrices (q, k and v into one) and pads the vocabulary, so a parameter becomes some rows of a larger
-tensor; rows are contiguous, so nothing computes differently. Each view must equal its parameter bit for bit before any
-parameter is changed. From then on nobody writes to these tensors: training is of the adapter alone, and the engine is
-handed the adapter alone.
+tensor; rows are contiguous, so nothing computes differently. From then on nobody writes to these tensors: training is
+of the adapter alone, and the engine is handed the adapter alone.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from grpo.plugins.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What sharing came to."""
-
     # before, after: bytes of all weights of policy and engine together, memory that both use counted once
     before: int
     after: int

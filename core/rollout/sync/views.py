@@ -2,8 +2,8 @@
 
 Theory of operation. vLLM fuses projections (q, k, v into one matrix), pads the vocabulary, and on CPU repacks matrices
 into a form that cannot be read back. A matrix is therefore read through its own multiplication: one-hot rows times W^T
-are columns of W, exactly, whatever form W is kept in. That shows what the engine computes with, and not a copy of it
-that nothing uses any more (the head of tied embeddings had such a copy).
+are columns of W, exactly, whatever form W is kept in. That shows what the engine computes with, and no unused copy of
+it.
 
 The ranks of a tensor-parallel engine split a layer by its outputs (rows of W; each of several fused matrices by itself)
 or by its inputs (columns of W). What is not split is the same on every rank.
@@ -83,16 +83,13 @@ def engine_fingerprints(model: Any, seed: int, shards: Shards = WHOLE) -> dict[s
 def adapter_fingerprints(
     manager: Any, number: int, seed: int, ranks: dict[str, int], shards: Shards = WHOLE
 ) -> dict[str, int]:
-    """Returns the fingerprints of the adapter that the engine's LoRA layers hold, from their stacked tensors.
-
-    `ranks`: PEFT name of each tensor to its rank; the stacked ones are padded to the largest.
-    """
+    """Returns the fingerprints of the LoRA layers' stacked tensors, each cut to its rank (PEFT name to rank)."""
     if number not in manager.lora_index_to_id:
         return {}
     slot = manager.lora_index_to_id.index(number)
     fingerprints: dict[str, int] = {}
     for engine_name, module in manager.modules.items():
-        stem, _, last = engine_name.rpartition(".")
+        stem = engine_name.rpartition(".")[0]
         parts = manager.packed_modules.get(engine_name) or [engine_name]
         for i, part in enumerate(parts):
             name = f"base_model.model.{part if '.' in part else f'{stem}.{part}'}"
@@ -103,7 +100,6 @@ def adapter_fingerprints(
                     cut = whole[: ranks[key]] if letter == "A" else whole[:, : ranks[key]]
                     factor = joined_adapter(module.base_layer, letter, cut, shards)
                     fingerprints[key] = fingerprint(probe(factor, seed))
-        del last
     return fingerprints
 
 
@@ -128,10 +124,7 @@ def engine_modules(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def engine_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields checkpoint name and tensor for every weight that the engine keeps plain; fused ones as views of a part.
-
-    A tied head is the embedding's tensor. What is packed into another form has another shape, or is left out.
-    """
+    """Yields checkpoint name and tensor for every weight that the engine keeps plain; fused ones as views of a part."""
     for name, module in engine_modules(model):
         for key, parameter in module.named_parameters(recurse=False):
             parts = parts_of(model, name, module)
@@ -150,8 +143,9 @@ def _probes(model: Any, seed: int, shards: Shards) -> Iterator[tuple[str, torch.
             else:
                 continue
             values = joined_rows(module, values, shards)
-            for part, first, end in parts_of(model, name, module):
-                whole = parameter.ndim == 1 and len(parts_of(model, name, module)) == 1
+            parts = parts_of(model, name, module)
+            whole = parameter.ndim == 1 and len(parts) == 1
+            for part, first, end in parts:
                 yield f"{part}.{key}", values if whole else values[first:end]
 
 

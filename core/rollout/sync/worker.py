@@ -47,14 +47,12 @@ class StreamEngine(WeightTransferEngine[StreamInit, StreamUpdate]):
     group: TransferGroup | None = None
 
     def init_transfer_engine(self, init_info: StreamInit) -> None:
-        """Joins the trainer, who is the first member of the group."""
         self.shutdown()
         split = self.parallel_config
         worker = split.data_parallel_index * split.world_size + split.rank
         self.group = TransferGroup(Meeting.from_json(init_info.meeting), 1 + worker)
 
     def start_weight_update(self) -> None:
-        """Begins a reload of every layer."""
         from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
 
         initialize_layerwise_reload(self.model)
@@ -70,7 +68,6 @@ class StreamEngine(WeightTransferEngine[StreamInit, StreamUpdate]):
         model.load_weights(iter(weights))
 
     def finish_weight_update(self) -> None:
-        """Repacks what was loaded."""
         from vllm.model_executor.model_loader import reload
 
         finish: Any = reload.finalize_layerwise_reload
@@ -83,7 +80,6 @@ class StreamEngine(WeightTransferEngine[StreamInit, StreamUpdate]):
 
 
 def shards() -> Shards:
-    """Returns how this process's engine is split."""
     from vllm.distributed import get_tp_group
 
     group: Any = get_tp_group()
@@ -118,7 +114,6 @@ class WorkerExtension:
         worker.start_weight_update()
 
     def grpo_receive(self, name: str, tensor: torch.Tensor) -> None:
-        """Loads one weight of the session."""
         worker: Any = self
         worker.update_weights({"weights": [(name, tensor)]})
 
@@ -155,12 +150,10 @@ class WorkerExtension:
             manager.activate_adapter(number)
 
     def grpo_fingerprints(self, seed: int) -> dict[str, int]:
-        """Fingerprints of the weights that the engine computes with."""
         with set_current_vllm_config(self.vllm_config):
             return engine_fingerprints(self.model_runner.get_model(), seed, shards())
 
     def grpo_adapter_fingerprints(self, number: int, seed: int, ranks: dict[str, int]) -> dict[str, int]:
-        """Fingerprints of an adapter as the engine holds it."""
         manager = self.model_runner.lora_manager._adapter_manager
         return adapter_fingerprints(manager, number, seed, ranks, shards())
 

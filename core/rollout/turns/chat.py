@@ -5,8 +5,7 @@ or tokenised again. After a turn only the text between is added: the end of the 
 user message, the start of the next message of the policy. That text is found once, by rendering a conversation with
 markers in the place of what was said and observed. A template that renders the prompt differently once the conversation
 goes on would show the policy another prompt than it answered: it is refused. One that only rewrites what the policy
-said earlier (it drops earlier thinking) is used as it is, since the sampled tokens stay; the note says so. Blanks
-around an observation are left out where the template leaves them out of a message.
+said earlier (it drops earlier thinking) is used as it is; the note says so.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ THOUGHT = "<think>\nTHOUGHT\n</think>\n\n"
 
 @dataclass(frozen=True, slots=True)
 class TurnFormat:
-    """The text around an observation."""
-
     before: str  # ends the policy's message and begins the observation's
     after: str  # ends the observation's message and begins the policy's next one
     # how the template would rewrite what the policy said earlier, or None when it leaves that alone
@@ -74,10 +71,7 @@ def turn_format(
 
 
 def after_text(tokenizer: PreTrainedTokenizerBase, following: Sequence[Mapping[str, Any]]) -> str:
-    """Returns what the chat template writes after a text of the policy: the end of its message and what follows.
-
-    Raises UsageError: the template refuses the messages, or leaves out the text.
-    """
+    """Returns what the chat template writes after a text of the policy. Raises UsageError: it refuses the messages."""
     start = [_message("user", SEEN[0]), _message("assistant", SAID[0])]
     whole = rendered_text(tokenizer, [*start, *map(dict, following)], generate=True, refused=_refused)
     if whole.count(SAID[0]) != 1:
@@ -113,10 +107,7 @@ def rendered_text(
     generate: bool = False,
     tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Returns the text that the chat template makes of messages; `generate`: it begins the policy's next one.
-
-    Raises UsageError: `refused` makes it of what the template does.
-    """
+    """Returns messages as the chat template renders them; raises what `refused` makes of what the template does."""
     try:
         text: str = rendered(
             tokenizer, messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False

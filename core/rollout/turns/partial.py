@@ -1,10 +1,9 @@
 """Samples rollouts in parts: continues unfinished ones by a few tokens at a time.
 
-Theory of operation. A rollout is a prompt and the tokens that followed it, so it can be left at any token and gone on
-with later, by another version of the policy: the next part is sampled from all tokens so far, which the engine reads
-again with the weights that it has then. Nothing of an earlier version is kept but the tokens and what that version
-said of them, so every token has one version that sampled it, and that can be computed again. An answer is left in the
-middle; where an environment is stepped, a turn that was begun is finished, and the environment waits as it is.
+Theory of operation. A rollout can be left at any token and gone on with later, by another version of the policy: the
+next part is sampled from all tokens so far, which the engine reads again with the weights that it has then. So every
+token has one version that sampled it, and that can be computed again. An answer is left in the middle; where an
+environment is stepped, a turn that was begun is finished, and the environment waits as it is.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class PartialRollout:
 
     @property
     def sampled(self) -> int:
-        """Tokens that were sampled in this part."""
         return len(self.state.chosen) - self._begun[1]
 
     @property
@@ -68,10 +66,7 @@ class PartialRollout:
 
     def add(self, sampled: Sampled, most: int) -> None:
         """Adds tokens of an answer, which ends by itself or with `most` tokens."""
-        self.state.tokens += sampled.token_ids
-        self.state.logprobs += sampled.logprobs
-        self.state.sampled += [True] * len(sampled.token_ids)
-        self.state.chosen += zip(sampled.token_ids, sampled.logprobs, strict=True)
+        self.state.add_sampled(sampled.token_ids, sampled.logprobs)
         if sampled.finish_reason == "stop" or len(self.state.tokens) >= most:
             self.state.finish = sampled.finish_reason
 
@@ -84,8 +79,6 @@ class PartialRollout:
 
 @dataclass(eq=False)
 class PartialRollouts:
-    """Samples the parts of rollouts."""
-
     players: Mapping[str, Player | None]
     tokenizer: PreTrainedTokenizerBase
     params: SamplingParams  # how tokens are chosen; the length is that of an answer, or of one turn
@@ -169,7 +162,6 @@ class PartialRollouts:
         return self.players[rollout.start.env] is not None
 
     def close(self) -> None:
-        """Closes the environments of abandoned rollouts."""
         self._places.close()
 
     def _start(self, members: Sequence[PartialRollout]) -> None:

@@ -4,14 +4,12 @@ Theory of operation. All rollouts of a batch advance together: one generation fo
 each of their environments, side by side (core/env/env_batch.py), until the environment ends the episode or a budget is
 used up. The tokens of a rollout only grow: the prompt, what was sampled, the tokens between
 (core/rollout/turns/chat.py), what was sampled, and so on. Nothing is tokenised twice, so training computes the
-log-probabilities of the tokens that were sampled, in the context that they were sampled in. A rollout ends with sampled
-tokens; the last observation is only recorded. An environment that raises, hangs or breaks the contract fails its own
-rollout and no other.
+log-probabilities of the sampled tokens in the context that they were sampled in. The last observation is only recorded.
+An environment that raises, hangs or breaks the contract fails its own rollout and no other.
 
-Where the environment offers tools (core/env/tools.py), a turn that asks for calls (core/rollout/turns/tools.py) is
-answered by them and steps the environment only where that says that its episode has ended with them. Calls run in
-threads beside those of the environments, one at a time for a rollout, each in the time limit; one that takes longer is
-left alone and answered with an error.
+A turn that asks for calls of tools (core/rollout/turns/tools.py) is answered by them and steps the environment only
+where that says that its episode has ended with them. Calls run in threads beside those of the environments, one at a
+time for a rollout; one that takes longer than the time limit is left alone and answered with an error.
 """
 
 from __future__ import annotations
@@ -32,6 +30,7 @@ from grpo.core.rollout.turns.chat import TurnFormat
 from grpo.core.rollout.turns.tools import ToolFormat
 from grpo.core.rollout.types import PromptIds, Sampled, SamplingParams
 from grpo.core.scoring.outcome import explain
+from grpo.core.text.printable import shortened
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import GrpoError
 from grpo.plugins.types import Completion, FinishReason, Message
@@ -45,8 +44,6 @@ LONGEST_FAILURE = 500  # characters
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    """How far a rollout may go."""
-
     turns: int
     tokens: int  # after the prompt, sampled and observed ones; a turn begins only where a whole one fits
     seconds: float  # for one call of an environment
@@ -117,9 +114,9 @@ class Player:
     ) -> list[Trajectory]:
         """Plays one rollout of each episode.
 
-        `episodes`: one per rollout; members of a group repeat theirs, and start from the same state. `prompts`: the
-        tokens of their prompts. `sample`: token ids in, one completion each out. `params`: how to choose tokens;
-        `max_tokens` is for one turn. `on_ended`: told the number of a rollout when it ends, and what rewards see of it.
+        `episodes`: one per rollout; members of a group repeat theirs. `prompts`: their tokens. `sample`: token ids in,
+        one completion each out. `params`: how to choose tokens; `max_tokens` is for one turn. `on_ended`: told the
+        number of a rollout when it ends, and what rewards see of it.
         """
         rollouts = [PlayedRollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
         with self.envs() as envs:
@@ -149,10 +146,7 @@ class Player:
                 rollout.tools = result
 
     def turn(self, alive: Sequence[PlayedRollout], sample: Sample, params: SamplingParams, envs: EnvBatch) -> None:
-        """Plays one turn of rollouts that have not ended, and releases the environments of those that end with it.
-
-        `alive`: the rollouts; the turns that they have had may differ.
-        """
+        """Plays one turn of rollouts that have not ended, and releases the environments of those that end with it."""
         self._speak(alive, sample, params)
         callers = self._called(alive, envs)
         self._report_calls([rollout for rollout in alive if rollout.number in callers], callers, envs)
@@ -273,12 +267,15 @@ class PlayedRollout:
     turns: int = 0
     finish: FinishReason | None = None  # why it has ended, None while it has not
 
+    def add_sampled(self, token_ids: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Adds tokens that the policy chose."""
+        self.tokens += token_ids
+        self.logprobs += logprobs
+        self.sampled += [True] * len(token_ids)
+        self.chosen += zip(token_ids, logprobs, strict=True)
+
     def add_turn(self, sampled: Sampled, text: str) -> None:
-        """Adds a turn of the policy."""
-        self.tokens += sampled.token_ids
-        self.logprobs += sampled.logprobs
-        self.sampled += [True] * len(sampled.token_ids)
-        self.chosen += zip(sampled.token_ids, sampled.logprobs, strict=True)
+        self.add_sampled(sampled.token_ids, sampled.logprobs)
         self.messages.append(Message(role="assistant", content=text))
         self.text, self.last = text, sampled.token_ids
         self.turns += 1
@@ -314,12 +311,10 @@ class PlayedRollout:
         self.sampled += [False] * len(between)
 
     def fail(self, reason: str) -> None:
-        reason = " ".join(reason.split())
         self.finish = "error"
-        self.info = {"failure": reason if len(reason) <= LONGEST_FAILURE else reason[: LONGEST_FAILURE - 3] + "..."}
+        self.info = {"failure": shortened(" ".join(reason.split()), LONGEST_FAILURE)}
 
     def completion(self) -> Completion:
-        """Returns what rewards see of the finished rollout."""
         assert self.finish is not None
         return Completion(
             text=self.text,

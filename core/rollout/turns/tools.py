@@ -1,24 +1,25 @@
 """Reads the calls of tools in what the policy wrote, and writes their answers as its chat template does.
 
-Theory of operation. The policy is told of the tools by its chat template, and asks for calls in the form that the
-template gives them. What reads that form is the tokenizer's `response_template`: its own, or for a known chat template
-the one that TRL has for it. Between a call and the next turn stands what the template puts there, found as in
+Theory of operation. What reads the form of calls is the tokenizer's `response_template`: its own, or for a known chat
+template the one that TRL has for it. Between a call and the next turn stands what the template puts there, found as in
 core/rollout/turns/chat.py: the sampled tokens stay as they are, and only the text after them is rendered, with the
-answers as messages of the role `tool`. Before anything is loaded, a call is written by the template and read back, with
-the end of its message, which some forms need; a tokenizer with which that fails is refused. A call that cannot be read
-or made is answered with the reason, and those beside it are made.
+answers as messages of the role `tool`. Before anything is loaded, a call is written by the template and read back; a
+tokenizer with which that fails is refused. A call that cannot be read or made is answered with the reason, and those
+beside it are made.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.env.prompts import ids_between, special_tokens, tokens_of
 from grpo.core.env.tools import Schema, ToolCall, answering, calling, checked
+from grpo.core.policy.chat_template import without_variables
 from grpo.core.rollout.turns.chat import rendered_text
 from grpo.plugins.errors import UsageError
 
@@ -33,8 +34,6 @@ MOST_CALLS = 16  # in one turn
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """The form of calls and answers."""
-
     schemas: tuple[Schema, ...]
     opening: str  # how the template begins a message that the policy is to write
     end: str  # the token with which the template ends a message that asks for a call; "" where it has none
@@ -42,10 +41,7 @@ class ToolFormat:
     most: int = MOST_CALLS  # how many calls one message may hold; some templates take a single one
 
     def read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[list[ToolCall], str]:
-        """Returns the calls that a turn asks for, the first `most`, and what it says beside them.
-
-        There are no calls where no part of the turn names a tool.
-        """
+        """Returns the calls that a turn asks for, of which one at least names a tool, and what it says beside them."""
         try:
             message = self._read(tokenizer, ids)
             asked = (message.get("tool_calls") or ())[: self.most]
@@ -86,16 +82,8 @@ class ToolFormat:
         return read or {}
 
 
-def tool_format(
-    tokenizer: PreTrainedTokenizerBase,
-    schemas: tuple[Schema, ...],
-    known: Callable[[PreTrainedTokenizerBase], Any] = lambda tokenizer: None,
-) -> ToolFormat:
-    """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls where it has none.
-
-    `known`: tokenizer to a response template for its chat template, or None; where its own reads no calls. Raises
-    UsageError: the template or the tokenizer cannot do that; says what to do.
-    """
+def tool_format(tokenizer: PreTrainedTokenizerBase, schemas: tuple[Schema, ...]) -> ToolFormat:
+    """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls. Raises UsageError."""
     name = schemas[0]["function"]["name"]
     if name not in _rendered(tokenizer, [ASKED], tools=schemas):
         raise _refused("does not show tools to the policy")
@@ -111,16 +99,12 @@ def tool_format(
     ends = (tokenizer.eos_token, *special_tokens(tokenizer))
     end = next((token for token in ends if written.startswith(token, at)), "")
     most = MOST_CALLS if _takes_two(tokenizer, probe) else 1
-    own = getattr(tokenizer, "response_template", None)
-    finds: tuple[Callable[[], Any], ...] = (lambda: own, lambda: known(tokenizer))  # the second loads a heavy library
-    for find in finds:
-        if (template := find()) is None:
-            continue
+    for template in _response_templates(tokenizer):
         form = ToolFormat(schemas, opening, end, _lenient(template), most)
         if form.calls(tokenizer, tokens_of(tokenizer, form.text(tokenizer, probe), plain=False)) == [probe]:
             tokenizer.response_template = template
             return form
-    if own is None:
+    if getattr(tokenizer, "response_template", None) is None:
         raise UsageError(
             "the environment offers tools, but how this model writes a call is unknown: its tokenizer has no "
             "response_template, and TRL does not know its chat template. Use a model of a family that TRL knows "
@@ -132,12 +116,21 @@ def tool_format(
     )
 
 
-def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[Any]) -> str:
-    """Returns what the chat template writes after calls: the end of their message and what follows.
+def _response_templates(tokenizer: PreTrainedTokenizerBase) -> Iterator[Mapping[str, Any]]:
+    """Yields what may read calls: the tokenizer's own, and what TRL has for its chat template, if it knows that."""
+    if own := getattr(tokenizer, "response_template", None):
+        yield own
+    from trl.chat_template_utils import add_response_schema
 
-    `following`: chat messages, first of all the answers. Raises UsageError: the template refuses the messages, or
-    renders the calls differently once others follow.
-    """
+    plain = copy(tokenizer)
+    if isinstance(plain.chat_template, str):
+        plain.chat_template = without_variables(plain.chat_template)  # TRL knows templates by their whole text
+    with suppress(ValueError):
+        yield add_response_schema(plain).response_template
+
+
+def after_calls(tokenizer: Any, calls: Sequence[ToolCall], following: Sequence[Any]) -> str:
+    """Returns what the chat template writes after calls, first of all the answers. Raises UsageError."""
     start = [ASKED, calling("", calls)]
     before, whole = _rendered(tokenizer, start), _rendered(tokenizer, [*start, *following], generate=True)
     # What stands before the call may change once its answer follows (Qwen3 leaves out empty thinking): the call is

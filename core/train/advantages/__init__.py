@@ -19,5 +19,4 @@ grpo_contract = 1
 
 @hookimpl
 def grpo_advantages() -> list[AdvantageSpec]:
-    """Offers the advantages."""
     return [group_mean, rloo, reinforce_plus_plus, gdpo, maxrl, pass_at_k, return_to_go]

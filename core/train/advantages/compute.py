@@ -60,18 +60,11 @@ def group_advantages(
 ) -> Advantages:
     """Computes the advantages of a batch.
 
-    Args:
-        scores: [N, R] float, NaN for an abstention or a failure; members of a group are adjacent.
-        failed: [N] bool, True where some reward failed.
-        weights: [R] float.
-        group_size: G; N is a multiple of it.
-        advantage: what makes [N / G, G] advantages of scores, or [N / G, G, T] where turns count; whatever it says of
-            completions without a total, and of turns that a rollout does not have, is 0.
-        each: [N, T, R] what each turn earned of the scores, NaN after the last turn and without a score; None: turns do
-            not count.
-
-    Raises:
-        PluginError: it returned another shape.
+    `scores`: [N, R] float, NaN for an abstention or a failure; members of a group are adjacent. `failed`: [N] bool,
+    True where some reward failed. `weights`: [R] float. `group_size`: G; N is a multiple of it. `advantage`: what makes
+    [N / G, G] advantages of scores, or [N / G, G, T] where turns count; what it says of completions without a total,
+    and of turns that a rollout does not have, is 0. `each`: [N, T, R] what each turn earned of the scores, NaN after
+    the last turn and without a score; None: turns do not count. Raises PluginError: it returned another shape.
     """
     count, rewards = scores.shape
     exact = scores.double().masked_fill(failed[:, None], torch.nan).view(-1, group_size, rewards)

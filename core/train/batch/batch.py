@@ -95,10 +95,7 @@ def _each_turn(
 
 
 def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: BoundAdvantage) -> None:
-    """Stops a run whose advantages are no numbers, mostly because rewards are so large that their squares overflow.
-
-    Raises RunError: names the largest score, or the plugin that makes no numbers of scores that can be squared.
-    """
+    """Stops a run whose advantages are no numbers, mostly as squares of rewards overflow. Raises RunError."""
     advantages = batch.advantages
     overflow = advantages.totals.isinf().any() or not advantages.group_std.isfinite().all()
     if not overflow and not advantages.values.isfinite().all():
@@ -136,8 +133,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float,
 
     `rewards`: those that scored it; the components of rubrics are looked at too, and named before their rubric.
     `limit`: the share of rollouts that the environment may fail on, and of those that came to an end, one reward.
-    `run`: its directory, for the message.
-    Raises RunError: names the environment or the reward, its distribution and the first reason.
+    `run`: its directory. Raises RunError: names the environment or the reward, its distribution and the first reason.
     """
     sampled = batch.sampled
     ended = [number for number, completion in enumerate(sampled) if completion.finish_reason != "error"]

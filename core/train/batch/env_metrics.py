@@ -18,10 +18,7 @@ HELD_OUT_PROBLEMS, HELD_OUT_QUESTIONS = "held_out/problems", "held_out/questions
 
 
 def env_metrics(batch: Batch, names: Iterable[str], right: Sequence[bool | None]) -> dict[str, float]:
-    """Returns the metrics of each environment; NaN for a mean of nothing.
-
-    `right`: whether each completion is right, None where nobody knows.
-    """
+    """Returns the metrics of each environment, NaN for a mean of nothing; `right` may be None where nobody knows."""
     totals: list[float] = batch.advantages.totals.tolist()
     metrics: dict[str, float] = {}
     for name in names:

@@ -25,10 +25,7 @@ SLOW = 0.1  # seconds from which on a call is one that may run into a limit
 
 
 def session_metrics(completions: Sequence[Completion]) -> dict[str, float]:
-    """Returns means over the episodes whose environment says how long their machine took; nothing where there is none.
-
-    The load is that of the last minute on this machine, for each of its cores.
-    """
+    """Returns means over episodes whose environment says how long their machine took, and this machine's load."""
     graded = [each.info for each in completions if isinstance(each.info.get(MACHINE_SECONDS), int | float)]
     if not graded:
         return {}
@@ -65,7 +62,6 @@ def parts_of_differences(
 
     The shares add up to 1; one is negative where its reward goes against the total. `scores`: [N, R], NaN where a
     reward abstained, which adds nothing. `weights`: [R]. `trained`: [N] bool, which completions are compared.
-    `group_size`: members of a group are adjacent.
     """
     parts = (scores.nan_to_num(0.0) * weights).view(-1, group_size, len(weights))
     known = trained.view(-1, group_size, 1)
@@ -147,10 +143,8 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
 def sampling_metrics(batch: Batch, size: int, *, filled: bool) -> dict[str, float]:
     """Returns which share of all sampled tokens taught nothing, and what was sampled to fill the batch up.
 
-    Args:
-        size: completions of a step that asks all prompts that it may.
-
-    A token taught nothing where its group has no advantages, or where it was sampled in vain.
+    A token taught nothing where its group has no advantages, or where it was sampled in vain. `size`: completions of a
+    step that asks all prompts that it may.
     """
     lengths = [len(completion.token_ids) for completion in batch.completions]
     wasted = sum(len(sample.rollout.completion.token_ids) for sample in batch.wasted)
@@ -174,10 +168,7 @@ def _moments(scores: torch.Tensor) -> tuple[float, float]:
 
 
 def length_metrics(lengths: Sequence[int], ended: Sequence[bool]) -> dict[str, float]:
-    """Returns what a batch says about the lengths of its completions, under TRL's names.
-
-    `lengths`: tokens that the policy chose, of each rollout. `ended`: whether its last token is one that ends.
-    """
+    """Returns the lengths of completions under TRL's names; `ended`: whether the last token is one that ends."""
     every, whole = torch.tensor(lengths), torch.tensor(ended)
     terminated = every[whole] if whole.any() else torch.zeros(1)
     return {

@@ -17,7 +17,6 @@ from grpo.plugins.types import Completion
 
 
 def rollout_rows(batch: Batch) -> list[RolloutRow]:
-    """Makes the records of one judged generation."""
     totals: Sequence[float] = batch.advantages.totals.tolist()
     values: Sequence[float] = batch.advantages.values.tolist()
     earned, worth = batch.advantages.earned, batch.advantages.turns

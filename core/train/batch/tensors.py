@@ -5,9 +5,9 @@ The names are TRL's, whose own loss may be asked for (train.head='trl'): `prompt
 where turns have advantages of their own, and `num_items_in_batch`, a number. Prompts are padded on the left and
 completions on the right.
 
-A rollout is one row, unless it is a tree (`Trajectory.branches`): then it is one row for each branch, and N is the
-number of rows. Only a batch with a tree has `owner` [N], the number of the rollout that each row belongs to; the rows
-of a rollout are adjacent. What is counted is rollouts: micro batches hold whole ones, and as many each.
+A rollout that is a tree has a row for each branch (`Trajectory.branches`), any other one row. Only a batch with a tree
+has `owner` [N], the number of the rollout that each row belongs to; the rows of a rollout are adjacent. What is counted
+is rollouts: micro batches hold whole ones, and as many each.
 """
 
 from __future__ import annotations
@@ -125,10 +125,7 @@ def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]
 
 
 def filled_up(tensors: Tensors, rollouts: int) -> Tensors:
-    """Fills a batch whose step asks fewer prompts up to so many rollouts, with rows that have no part in the loss.
-
-    An average over rollouts then counts them as it counts groups without signal, which they stand for.
-    """
+    """Fills a batch up to so many rollouts with rows that only count in averages, as groups without signal do."""
     present = rollouts_in(tensors)
     missing = rollouts - present
     if not missing:

@@ -39,9 +39,9 @@ class TrainedTokens:
     ) -> None:
         """Adds a micro batch.
 
-        `rows`: [B] numbers of rollouts, as of `numbered`; the rows of one are adjacent. `logps`: [B, T] of the policy
-        that trains. `sampled`: [B, T] of whoever sampled. `mask`: [B, T], 1 for tokens that the policy chose.
-        `advantages`: [B] or [B, T].
+        `rows`: [B] numbers of rollouts, as of `numbered`; the rows of one are adjacent. `logps`, `sampled`: [B, T] of
+        the policy that trains and of whoever sampled. `mask`: [B, T], 1 for tokens that the policy chose. `advantages`:
+        [B] or [B, T].
         """
         apart = (logps.float() - sampled.float()).cpu()
         worth = advantages.float().cpu()

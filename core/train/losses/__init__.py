@@ -12,5 +12,4 @@ grpo_contract = 1
 
 @hookimpl
 def grpo_losses() -> list[LossSpec]:
-    """Offers the losses."""
     return [grpo, bnpo, dr_grpo, dapo, cispo, gspo, sapo, luspo, vespo, gmpo, entropy_bonus, top_entropy]

@@ -11,6 +11,7 @@ entropy besides.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Gt, Le
@@ -83,53 +84,31 @@ def grpo(
     return _costs(tokens, epsilon, epsilon_high, delta, importance_sampling_level)
 
 
-@loss(version=1, average="micro_batch", prepare=refuse_idle_delta)
-def bnpo(
-    tokens: LossTokens,
-    *,
-    epsilon: Positive = 0.2,
-    epsilon_high: Positive | None = None,
-    delta: Positive | None = None,
-    importance_sampling_level: Level = "token",
-) -> TokenCosts:
-    """Clipped costs, averaged over the tokens of a micro batch.
+bnpo = replace(
+    grpo,
+    name="bnpo",
+    average="micro_batch",
+    doc="""Clipped costs, averaged over the tokens of a micro batch.
 
-    Its value depends on how a step is split into micro batches. The options are those of `grpo`.
-    """
-    return _costs(tokens, epsilon, epsilon_high, delta, importance_sampling_level)
+Its value depends on how a step is split into micro batches. The options are those of `grpo`.""",
+)
+dr_grpo = replace(
+    grpo,
+    name="dr_grpo",
+    average="constant",
+    doc="""Clipped costs, summed up and divided by completions times the longest completion that may be sampled.
 
+Dr. GRPO, arXiv 2503.20783: no bias by length. The paper also divides advantages by nothing:
+`--advantage group_mean:scale=none`. The options are those of `grpo`.""",
+)
+dapo = replace(
+    grpo,
+    name="dapo",
+    average="batch",
+    doc="""Clipped costs, averaged over all tokens of the batch: each token counts the same.
 
-@loss(version=1, average="constant", prepare=refuse_idle_delta)
-def dr_grpo(
-    tokens: LossTokens,
-    *,
-    epsilon: Positive = 0.2,
-    epsilon_high: Positive | None = None,
-    delta: Positive | None = None,
-    importance_sampling_level: Level = "token",
-) -> TokenCosts:
-    """Clipped costs, summed up and divided by completions times the longest completion that may be sampled.
-
-    Dr. GRPO, arXiv 2503.20783: no bias by length. The paper also divides advantages by nothing:
-    `--advantage group_mean:scale=none`. The options are those of `grpo`.
-    """
-    return _costs(tokens, epsilon, epsilon_high, delta, importance_sampling_level)
-
-
-@loss(version=1, average="batch", prepare=refuse_idle_delta)
-def dapo(
-    tokens: LossTokens,
-    *,
-    epsilon: Positive = 0.2,
-    epsilon_high: Positive | None = None,
-    delta: Positive | None = None,
-    importance_sampling_level: Level = "token",
-) -> TokenCosts:
-    """Clipped costs, averaged over all tokens of the batch: each token counts the same.
-
-    DAPO, arXiv 2503.14476, which recommends epsilon_high=0.28. The options are those of `grpo`.
-    """
-    return _costs(tokens, epsilon, epsilon_high, delta, importance_sampling_level)
+DAPO, arXiv 2503.14476, which recommends epsilon_high=0.28. The options are those of `grpo`.""",
+)
 
 
 @loss(version=1, average="completion", prepare=refuse_idle_delta)
@@ -159,8 +138,7 @@ def luspo(
     LUSPO, arXiv 2602.05261: 1/N sum_i |o_i| times GSPO's cost of o_i, so that a token of a long completion counts as
     much as one of a short completion. The options are those of `grpo`; a ratio of each token is not the paper's.
     """
-    ratio = tokens.sequence_ratio() if importance_sampling_level == "sequence" else tokens.ratio()
-    return clipped(ratio, tokens.advantages, epsilon, epsilon_high, delta)
+    return _costs(tokens, epsilon, epsilon_high, delta, importance_sampling_level)
 
 
 @loss(version=1, average="completion")

@@ -1,13 +1,12 @@
 """Samples the next batch while the policy trains on the present one.
 
 Theory of operation. When a batch is about to train, the engine is synced with the policy and a thread samples the next
-batch from it. The engine has weights of its own, so the forward and backward passes go on beside it; nothing is written
-to the policy meanwhile. Before the optimizer step the thread is waited for, and a few of its rollouts are computed by
-the policy, which still is the one that sampled them: further apart than rounding, and the batch is thrown away, the
-engine synced in full and the batch sampled again. So rollouts are always one step old when they train, never more.
-Processes that train together use, prove or sample a batch again together. The engine draws from torch's generators in
-this process. Nobody else may meanwhile, so a policy with dropout is refused, and afterwards the generators are as they
-were.
+batch from it, beside the forward and backward passes. Before the optimizer step the thread is waited for, and a few of
+its rollouts are computed by the policy, which still is the one that sampled them: further apart than rounding, and the
+batch is thrown away, the engine synced in full and the batch sampled again. So rollouts are always one step old when
+they train. Processes that train together use, prove or sample a batch again together. The engine draws from torch's
+generators in this process. Nobody else may meanwhile, so a policy with dropout is refused, and afterwards the
+generators are as they were.
 """
 
 from __future__ import annotations
@@ -28,13 +27,12 @@ from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
 from grpo.core.processes.group import any_of
 from grpo.core.rollout.draws import SEEDS
-from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import SyncFault
 from grpo.core.rollout.types import PromptIds
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.train.batch.tensors import Tensors, counted, padded
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
-from grpo.core.train.sampling.guard import Gather, difference_metrics, mismatch_text
+from grpo.core.train.sampling.guard import Gather, Mismatch, difference_metrics, difference_sums, mismatch_text
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation
 from grpo.plugins.errors import RunError, UsageError
@@ -53,7 +51,6 @@ class _Sampling:
     randomness: ExitStack  # puts torch's generators back
 
     def wait(self) -> Generation:
-        """Waits for the batch. Raises BaseException: what the sampling raised."""
         with self.randomness, self.thread:
             return self.coming.result()
 
@@ -86,7 +83,6 @@ class AheadSampler:
     _recorded: AheadRecord | None = field(default=None, init=False)  # what the checkpoint of a resumed run holds
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
-        """Returns the batch as it was sampled ahead, else samples it now."""
         ready, self._ready = self._ready or self._resumed(episodes), None
         fits = ready is not None and self._sampling is None and list(ready.episodes) == list(episodes)
         if not any_of(not fits, "the batch that was sampled ahead") and ready is not None:
@@ -131,7 +127,6 @@ class AheadSampler:
         self._recorded = read_ahead(checkpoint, 1)
 
     def close(self) -> None:
-        """Gives up what was sampled ahead."""
         sampling, self._sampling = self._sampling, None
         if sampling is not None:
             sampling.give_up()
@@ -196,10 +191,7 @@ def probed(generation: Generation, probe: Probe, pad_id: int, device: torch.devi
 
 
 def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
-    """Refuses a policy that draws random numbers while it trains, or whose loss does not correct.
-
-    `corrects`: its loss weighs rollouts of earlier steps. Raises UsageError: names what it is.
-    """
+    """Refuses a policy that draws random numbers while it trains, or whose loss does not correct. Raises UsageError."""
     if not corrects:
         raise UsageError(
             "--ahead with a mixture of experts: its loss is TRL's, which does not correct for rollouts of earlier "

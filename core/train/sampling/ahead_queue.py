@@ -6,10 +6,9 @@ engine, with every proof of a sync, samples, and compares some of the rollouts w
 apart than rounding, and everything is handed over anew and the batch is sampled again; a second time ends the run.
 
 Which version samples which batch does not depend on who is how fast: batch b is sampled by the policy that was trained
-on b - k - 1 batches (the first k + 1 by the policy that the run starts with), so nothing that was sampled is ever too
-old and thrown away. Each batch has random numbers of its own, and a checkpoint waits for the batches that are queued
-and holds them: a run that is killed resumes to the same rollouts. Scoring begins on the thread that trains, while the
-batch before trains.
+on b - k - 1 batches (the first k + 1 by the policy that the run starts with). Each batch has random numbers of its own,
+and a checkpoint waits for the batches that are queued and holds them: a run that is killed resumes to the same
+rollouts.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ import torch
 from grpo.core.env.episodes import Episode
 from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
+from grpo.core.policy.modules import without_adapter
 from grpo.core.rollout.draws import SEEDS, keys_of, own_draws
-from grpo.core.rollout.mismatch import Mismatch
 from grpo.core.rollout.types import PromptIds
 from grpo.core.train.batch.tensors import Tensors
 from grpo.core.train.sampling.ahead import probed
 from grpo.core.train.sampling.ahead_state import AheadRecord, read_ahead, write_ahead
-from grpo.core.train.sampling.guard import difference_metrics, proven
+from grpo.core.train.sampling.guard import Mismatch, difference_metrics, proven
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation
 
@@ -93,10 +92,7 @@ class AheadQueue:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="grpo-ahead")
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
-        """Returns the batch as it was sampled ahead, else samples it now.
-
-        Whatever else is queued stays: it was proven, or will be, against a version of its own.
-        """
+        """Returns the batch as it was sampled ahead, else samples it now; what else is queued stays."""
         self._restore(step, lambda other: episodes if other == step else ())
         queued = self._queue.pop(step, None)
         if queued is None or again or list(queued.episodes) != list(episodes):
@@ -127,10 +123,7 @@ class AheadQueue:
         return {"sampling/queued": float(sum(queued.coming.done() for queued in self._queue.values()))}
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Waits for the next batch alone: others have weights of their own, and the policy may go on.
-
-        Raises RunError: it did not come from its version of the policy, and neither when it was sampled again.
-        """
+        """Waits for the next batch alone. Raises RunError: it did not come from its version of the policy."""
         if step + 1 not in self._queue:
             return {}
         began = time.perf_counter()
@@ -140,7 +133,6 @@ class AheadQueue:
         return {"time/ahead_wait": waited}
 
     def save(self, checkpoint: Path) -> None:
-        """Waits for the batches that are queued, and writes them."""
         for turn, step in enumerate(sorted(self._queue), start=1):
             proven = self._queue[step].coming.result()
             write_ahead(checkpoint, turn, proven.generation, mean=proven.mean, largest=proven.largest)
@@ -182,11 +174,7 @@ class AheadQueue:
     def _sampled(
         self, version: _Version, episodes: Sequence[Episode], prompts: PromptIds, step: int, staleness: int
     ) -> _Proven:
-        """Samples a batch from a version of the policy, in the thread, and proves that it came from that.
-
-        `staleness`: how many optimizer steps lie between. Raises RunError: it did not come from it, and neither when it
-        was sampled again.
-        """
+        """Samples a batch from a version of the policy, in the thread, and proves it. Raises RunError."""
         try:
             sampler = self.sampler_of(version.model)
             seed = keys_of(self.seed, step, (0,))[0] % SEEDS
@@ -232,13 +220,12 @@ class FrozenCopies:
         return copy
 
     def give_back(self, copy: Any) -> None:
-        """Takes a copy back; threads may."""
         self._free.append(copy)
 
     def _made(self, policy: Any) -> Any:
         kept = {id(parameter): parameter for parameter in policy.parameters() if not parameter.requires_grad}
         made = deepcopy(policy, kept)
-        for module in {made, made.get_base_model() if hasattr(made, "peft_config") else made}:
+        for module in {made, without_adapter(made)}:
             module.__dict__.pop("forward", None)  # what stands around the policy's own computes with the policy
         self.attach(made)
         made.eval()

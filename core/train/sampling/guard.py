@@ -7,18 +7,55 @@ prompts are completed again and the step catches up. When that does not help, th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import torch
 
-from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.sync.fault import listed
 from grpo.plugins.errors import RunError
 
 Result = TypeVar("Result")
 Gather = Callable[[torch.Tensor], torch.Tensor]  # [n, ...] of this process to [processes * n, ...] of all
+OUTLIER = 50.0  # one token may differ by so many times the tolerance of the mean
+
+
+class Mismatch:
+    """The differences of the current step. `tolerance`: the mean in nats that the engine's arithmetic explains."""
+
+    def __init__(self, tolerance: float) -> None:
+        self._tolerance = tolerance
+        self.clear()
+
+    def clear(self) -> None:
+        self._sum = 0.0
+        self._count = 0.0
+        self.largest = 0.0
+
+    def add(self, sums: torch.Tensor) -> None:
+        """Adds a micro batch. `sums`: [processes, 3] sum, number and largest of the differences in nats."""
+        self._sum += float(sums[:, 0].sum())
+        self._count += float(sums[:, 1].sum())
+        largest = float(sums[:, 2].max())
+        self.largest = math.nan if math.isnan(largest) else max(self.largest, largest)
+
+    @property
+    def mean(self) -> float:
+        return self._sum / self._count if self._count else 0.0
+
+    @property
+    def too_far(self) -> bool:
+        """The engine cannot have had the policy's weights."""
+        return not (self.mean <= self._tolerance and self.largest <= OUTLIER * self._tolerance)
+
+
+def difference_sums(train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Returns [1, 3] float32: sum, number and largest absolute difference where the mask [B, T] is not 0."""
+    differences = (train.float() - sampled.float()).abs()[mask.bool()]
+    largest = differences.max() if len(differences) else differences.new_zeros(())
+    return torch.stack([differences.sum(), differences.new_tensor(float(len(differences))), largest])[None]
 
 
 class Cursor(Protocol):
@@ -37,16 +74,25 @@ class Cursor(Protocol):
 
 
 @dataclass(eq=False)
-class StepGuard:
-    """Lets a step go by only when its completions came from the policy."""
-
-    tolerance: InitVar[float]
+class _Comparison:
+    tolerance: float  # mean difference in nats over a step that rounding explains
     cursor: Cursor
-    differing: Callable[[], Sequence[str]]  # names the parameters that the engine has other values of
     gather: Gather
 
-    def __post_init__(self, tolerance: float) -> None:
-        self._apart = Mismatch(tolerance)
+    def __post_init__(self) -> None:
+        self._apart = Mismatch(self.tolerance)
+
+    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
+        """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
+        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
+        return difference_metrics(self._apart.mean, self._apart.largest)
+
+
+@dataclass(eq=False)
+class StepGuard(_Comparison):
+    """Lets a step go by only when its completions came from the policy."""
+
+    differing: Callable[[], Sequence[str]]  # names the parameters that the engine has other values of
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
         """Makes one backward pass, and the whole step so far again where its completions came from other weights.
@@ -69,11 +115,6 @@ class StepGuard:
             if self._apart.too_far:
                 raise RunError(mismatch_text(self.cursor.step, before, self._apart, self.differing()))
         return loss, {"sync/steps_again": 1.0}
-
-    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
-        """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
-        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
-        return difference_metrics(self._apart.mean, self._apart.largest)
 
 
 def proven(
@@ -113,7 +154,7 @@ def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names
 
 
 @dataclass(eq=False)
-class LogprobCheck:
+class LogprobCheck(_Comparison):
     """Stops a run whose model computes other log-probabilities when it trains than when it sampled by itself.
 
     A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains on
@@ -121,22 +162,13 @@ class LogprobCheck:
     without it, and where that agrees, dropout is the reason and the differences say nothing any more.
     """
 
-    tolerance: float  # mean difference in nats over a step that rounding explains
-    cursor: Cursor
     # the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode
     without_dropout: Callable[[], torch.Tensor]
-    gather: Gather
     kind: str
     _drops: bool = field(default=False, init=False)
 
-    def __post_init__(self) -> None:
-        self._apart = Mismatch(self.tolerance)
-
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Makes one backward pass, and after the last one of a step looks at how far both sides are apart.
-
-        Returns the loss, and nothing to tell. Raises RunError: they are too far apart, and it is not for dropout.
-        """
+        """Makes a backward pass; refuses, after a step's last one, what is too far apart. Raises RunError."""
         if self.cursor.done == 0:
             self._apart.clear()
         loss = backward()
@@ -147,10 +179,6 @@ class LogprobCheck:
                 raise RunError(_apart_text(self.cursor.step, self.kind, again.mean))
             self._drops = True
         return loss, {}
-
-    def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
-        self._apart.add(self.gather(difference_sums(train, sampled, mask)))
-        return difference_metrics(self._apart.mean, self._apart.largest)
 
 
 def _apart_text(step: int, kind: str, mean: float) -> str:

@@ -2,13 +2,12 @@
 
 Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
 tokens (core/rollout/turns/partial.py); docs/rollouts.md says which groups train. Each token has the log-probability
-that the version of the policy gave it that sampled it, by which the loss weighs it (`loss.rollout_correction`). Every
-version is proven before it is gone: in each part the policy computes the new tokens of some rollouts itself, those
-that go on among them. Further apart than rounding, and the part is taken back, everything is handed over anew and it
-is sampled again; a second time ends the run.
+that its version of the policy gave it, by which the loss weighs it (`loss.rollout_correction`). Every version is proven
+before it is gone: in each part the policy computes the new tokens of some rollouts itself. Further apart than rounding,
+and the part is taken back, everything is handed over anew and it is sampled again; a second time ends the run.
 
-Nothing here depends on who is how fast: where a part ends is counted in tokens. A checkpoint holds the rollouts that
-are under way, and a run that is killed resumes to the same tokens. An environment cannot be written down: before a
+Where a part ends is counted in tokens, so nothing depends on who is how fast. A checkpoint holds the rollouts that are
+under way, and a run that is killed resumes to the same tokens. An environment cannot be written down: before a
 checkpoint, rollouts whose environments are stepped are played to their end.
 """
 
@@ -28,14 +27,13 @@ from grpo.core.env.prompts import encode_episodes
 from grpo.core.env.replacement_rows import Place
 from grpo.core.record.run_dir import read_json, whole_file
 from grpo.core.rollout.draws import keys_of
-from grpo.core.rollout.mismatch import Mismatch, difference_sums
 from grpo.core.rollout.turns.partial import TO_THE_END, PartialRollout, PartialRollouts
 from grpo.core.rollout.types import Rollouts
 from grpo.core.scoring.early import nothing_begun
 from grpo.core.train.batch.tensors import counted, padded
 from grpo.core.train.sampling.ahead import PROBED, Probe
 from grpo.core.train.sampling.ahead_state import restored_rollout, written_rollout
-from grpo.core.train.sampling.guard import difference_metrics, proven
+from grpo.core.train.sampling.guard import Mismatch, difference_metrics, difference_sums, proven
 from grpo.core.train.sampling.sampler import PolicySampler
 from grpo.core.train.types import EpisodesOf, Generation, Sampler
 from grpo.plugins.errors import UsageError
@@ -236,10 +234,7 @@ class PartialSampler(Sampler):
             if "whole" in member:
                 rollout.whole = restored_rollout(start, member["whole"])
             else:
-                rollout.state.tokens = list(member["tokens"])
-                rollout.state.logprobs = list(member["logprobs"])
-                rollout.state.sampled = [True] * len(rollout.state.tokens)
-                rollout.state.chosen = list(zip(rollout.state.tokens, rollout.state.logprobs, strict=True))
+                rollout.state.add_sampled(member["tokens"], member["logprobs"])
         return group
 
 

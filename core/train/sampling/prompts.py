@@ -101,10 +101,7 @@ class Prompts:
         return islice(cycle(rows), count) if len(rows) == len(self._rows[env]) else iter(rows)
 
     def chosen(self, env: str, count: int, step: int, taken: Collection[int]) -> list[int]:
-        """Returns the rows of an environment that the sampler chooses; as many as there are.
-
-        `step`: the optimizer step that they are for.
-        """
+        """Returns the rows of an environment that the sampler chooses for an optimizer step; as many as there are."""
         assert self._sampler is not None
         self._forget(step)
         rows, seed = len(self._rows[env]), f"{self._seed} {env}"

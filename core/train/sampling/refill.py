@@ -1,13 +1,12 @@
 """Resamples failed completions and replaces zero-variance groups within a step (DAPO dynamic sampling).
 
-docs/rollouts.md says what each is for. What trains after refilling is a sample of the policy given that it could be
-scored, as it is where failed completions are left out; the group keeps its size. The groups that train after dynamic
-sampling are prompts of the run given that they have signal; one without has no gradient, so the gradient keeps its
-direction on average and grows by the share of the groups that would have had none. That does not hold exactly for the
-KL term (groups that are replaced leave it), for averages over the batch (`dapo`, `bnpo`,
+What trains after refilling is a sample of the policy given that it could be scored; the group keeps its size. The
+groups that train after dynamic sampling are prompts of the run given that they have signal. One without has no
+gradient, so the gradient keeps its direction on average and grows by the share of groups that would have had none. That
+does not hold exactly for the KL term, for averages over the batch (`dapo`, `bnpo`,
 `reinforce_plus_plus:baseline=group`, `group_mean:scale=batch`: they are those of the groups that are left) and where
-the budget ends it. Whatever was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over
-the groups of all.
+the budget ends it. What was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over the
+groups of all.
 """
 
 from __future__ import annotations
@@ -91,10 +90,7 @@ class Refiller:
         self._grouped = any(reward.grouped for reward in self.rewards)
 
     def filled(self, generation: Generation, step: int, sample: SampleMore) -> Generation:
-        """Returns the batch with its outcomes, and with what was sampled in vain.
-
-        `generation`: this process's own part of the batch; as many on each process.
-        """
+        """Returns this process's part of a batch with its outcomes, and with what was sampled in vain."""
         filling = _Filling([], self._size, sample)
         filling.members = self._scored(filling, generation)
         names = list(filling.members[0].outcomes)
@@ -161,10 +157,7 @@ class Refiller:
     def _sampled(
         self, filling: _Filling, numbers: Sequence[int], episodes: Sequence[Episode], *, scored: bool = True
     ) -> bool:
-        """Samples these episodes for these members, in whose place they come; returns False where that cannot be.
-
-        `scored`: at once, or with their groups, in which some rewards compare them.
-        """
+        """Samples these episodes in the place of these members, `scored` now or later; False where that cannot be."""
         filling.rounds += 1
         count = len(filling.members) * processes()
         generation = filling.sample(episodes, [filling.rounds * count + filling.first + number for number in numbers])

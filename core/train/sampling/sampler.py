@@ -51,10 +51,7 @@ class PolicySampler(Sampler):
         return self.filled(self.synced(episodes, encode_episodes(self.tokenizer, episodes), again=again), step)
 
     def filled(self, generation: Generation, step: int, *, unsynced: bool = False) -> Generation:
-        """Fills a batch up from the weights that sampled it.
-
-        `unsynced`: these weights were handed over last, and the policy is not to be touched.
-        """
+        """Fills a batch up; `unsynced`: from the weights that were handed over last, without a look at the policy."""
         if self.fill is None:
             return generation
 
@@ -78,7 +75,7 @@ class PolicySampler(Sampler):
 
     def unsynced(self, episodes: Sequence[Episode], prompts: PromptIds) -> Generation:
         """Samples with the weights that were handed over last."""
-        generation, early = self.rollouts.sample(partial(self._sampled, episodes, prompts))
+        generation, early = self._sampled(episodes, prompts, self.rollouts.rollouts)
         return Generation(episodes, prompts, generation, early, waiting=early.waiting())
 
     def scoring(self, generation: Generation) -> Generation:
@@ -116,33 +113,16 @@ class PolicySampler(Sampler):
                 places = [place for place, episode in enumerate(episodes) if episode.env == name]
                 if places:
                     own, asked = [episodes[i] for i in places], [prompts[i] for i in places]
-                    params = self.params.of(places)
-                    done = self._of_env(rollouts, player, own, asked, params, partial(_begin, early, places))
+                    params, begin = self.params.of(places), partial(_begin, early, places)
+                    if player is None:
+                        done = self._answers(rollouts, own, asked, params, begin)
+                    else:
+                        done = player.play(own, asked, rollouts.turns(), params, on_ended=partial(_begin_one, begin))
                     trajectories |= dict(zip(places, done, strict=True))
         except BaseException:
             early.drop()
             raise
         return [trajectories[place] for place in range(len(episodes))], early
-
-    def _of_env(
-        self,
-        rollouts: Rollouts,
-        player: Plays | None,
-        episodes: Sequence[Episode],
-        prompts: PromptIds,
-        params: SamplingParams,
-        begin: Begin,
-    ) -> list[Trajectory]:
-        """Samples the rollouts of one environment; `begin` is called for each when it ends."""
-        if player is None:
-            return self._answers(rollouts, episodes, prompts, params, begin)
-        return player.play(
-            episodes,
-            prompts,
-            rollouts.turns(),
-            params,
-            on_ended=lambda number, completion: begin([number], [completion]),
-        )
 
     def _answers(
         self, rollouts: Rollouts, episodes: Sequence[Episode], prompts: PromptIds, params: SamplingParams, begin: Begin
@@ -166,3 +146,7 @@ class PolicySampler(Sampler):
 def _begin(early: EarlyCalls, places: Sequence[int], numbers: Sequence[int], completions: Sequence[Completion]) -> None:
     """Begins to score completions of one environment, whose places in the batch are known."""
     early.begin([places[number] for number in numbers], completions)
+
+
+def _begin_one(begin: Begin, number: int, completion: Completion) -> None:
+    begin([number], [completion])

@@ -150,10 +150,7 @@ def _failed_note(env: BoundEnv, episodes: Sequence[Episode], failed: Mapping[int
 
 
 def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
-    """Returns what a user should know of worked answers that the policy is too tightly cut to give, or None.
-
-    `masks`: of each row, 1 for the tokens to be learned; what stands together is a turn.
-    """
+    """Returns a note on worked answers with a turn (a run of 1 in its mask) of more than `limit` tokens, or None."""
     turns = [max((sum(run) for learned, run in groupby(mask) if learned), default=0) for mask in masks]
     longer = sum(turn > limit for turn in turns)
     if not longer:
@@ -234,10 +231,10 @@ def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Computes what all rows begin with, and returns what is left to compute.
 
     Demonstrations of one environment begin alike: the system message and the tools, often most of the tokens. They are
-    computed once, with their gradient, and every row attends to their keys and values. The loss is that of the whole
-    rows, up to rounding. `inputs`: of the model: `input_ids`, `labels` and `attention_mask`, [B, L] each, padded on the
-    right. Returns the inputs as they are, where the rows share too little or the model does not attend fully in every
-    layer; else `input_ids` and `labels` [B, L - P], with the cache of the first P tokens.
+    computed once, with their gradient, and every row attends to their keys and values. `inputs`: `input_ids`, `labels`
+    and `attention_mask`, [B, L] each, padded on the right. Returns the inputs as they are where the rows share too
+    little or the model does not attend fully in every layer; else `input_ids` and `labels` [B, L - P], with the cache
+    of the first P tokens.
     """
     ids, labels = inputs["input_ids"], inputs["labels"]
     shared = common_length(ids, labels)
@@ -250,9 +247,6 @@ def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def common_length(ids: torch.Tensor, labels: torch.Tensor) -> int:
-    """Returns how many tokens all rows begin with, without the one that predicts the first label.
-
-    `ids`: [B, L] int64, padded on the right. `labels`: [B, L] int64, -100 where nothing is to be learned.
-    """
+    """Returns how many tokens all rows [B, L] begin with, without the one that predicts the first label."""
     alike = (ids == ids[:1]).all(dim=0) & (labels == IGNORED).all(dim=0)
     return max(int(alike.cumprod(dim=0).sum()) - 1, 0)

@@ -44,9 +44,8 @@ def warm_up(
 ) -> bool:
     """Trains and saves the policy on the environment's worked answers, before GRPO; returns whether it got to the end.
 
-    `plan`: `train.warmup_steps` steps of `prompts_per_step * group_size` answers each. `output_dir`: a folder for what
-    the trainer insists on writing. `folder`: where the policy goes when it got to the end. `warned`: told of worked
-    answers that completions are too short for, or that an environment failed at.
+    `output_dir`: a folder for what the trainer insists on writing. `folder`: where the policy goes when it got to the
+    end. `warned`: told of worked answers that completions are too short for, or that an environment failed at.
     """
     train, longest = plan.config.train, plan.config.rollout.max_completion_length
     rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size, warned)

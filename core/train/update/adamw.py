@@ -1,20 +1,18 @@
 """Implements AdamW for 16-bit weights with the rounding errors of each update, and schedules that rise from above zero.
 
 Theory of operation. A bfloat16 number has 8 significant bits, so a weight w only changes when it is moved by more than
-about |w| / 512. At a learning rate of 1e-6 that is next to no weight: full fine-tuning would run, and learn nothing.
-Nor could the mean squared gradient fall, which decays by a thousandth a step: steps would stay as short as the largest
-gradient once made them. A bfloat16 number is the upper half of a float32, so each of the two has its lower half beside
-it, in two bytes more, and updates are those of float32 weights. The mean gradient decays by a tenth a step, and is
-rounded.
+about |w| / 512. At a learning rate of 1e-6 that is next to no weight: full fine-tuning would learn nothing. Nor could
+the mean squared gradient fall, which decays by a thousandth a step. A bfloat16 number is the upper half of a float32,
+so each of the two has its lower half beside it, in two bytes more, and updates are those of float32 weights. The mean
+gradient decays by a tenth a step, and is rounded.
 
-The update is AdamW's (arXiv 1711.05101, algorithm 2). It goes element by element, so that the part of a sharded weight
-that is here is enough. A large weight is updated some rows at a time, so that its float32 copies stay small, and small
-ones are copied together, as a GPU takes longer to be told of an operation than for a few numbers.
+The update is AdamW's (arXiv 1711.05101, algorithm 2), element by element, so that the part of a sharded weight that is
+here is enough. A large weight is updated some rows at a time, so that its float32 copies stay small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,8 +21,7 @@ from torch.distributed.tensor import DTensor
 
 STATES = 4  # tensors of the size of the weights: two moments, and the lower halves of the weights and of the second
 _HALF_STEP = 1 << 15  # half of what the last bit of an upper half is worth
-_PIECE = 1 << 22  # elements
-_SMALL = 1 << 20  # elements of the weights that are updated together
+_PIECE = 1 << 22  # elements that are updated at a time
 
 
 class CompensatedAdamW(torch.optim.Optimizer):
@@ -47,22 +44,15 @@ class CompensatedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Makes one update of every weight that has a gradient."""
         loss = closure() if closure is not None else None
         for group in self.param_groups:
-            alike: dict[Any, list[list[torch.Tensor]]] = {}
             for weight in group["params"]:
                 if weight.grad is not None:
-                    step, *tensors = self._with_state(weight)
-                    kind = (step, weight.device, *(tensor.dtype for tensor in tensors))
-                    alike.setdefault(kind, []).append(tensors)
-            for (step, *_), weights in alike.items():
-                for some in _pieces(weights):
-                    _update_together(some, step, group)
+                    self._update(weight, group)
         return loss
 
-    def _with_state(self, weight: torch.Tensor) -> tuple[Any, ...]:
-        """Counts a step of a weight; returns the count, and what this process holds of weight, gradient and states."""
+    def _update(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
+        """Updates what this process holds of a weight, some rows at a time."""
         state = self.state[weight]
         names = ["exp_avg", "exp_avg_sq"]
         if weight.dtype == torch.bfloat16:
@@ -71,39 +61,10 @@ class CompensatedAdamW(torch.optim.Optimizer):
             if name not in state:
                 state[name] = torch.zeros_like(weight)
         state["step"] = state.get("step", 0) + 1
-        return state["step"], *(_rows(tensor) for tensor in (weight, weight.grad, *(state[name] for name in names)))
-
-
-def _pieces(weights: list[list[torch.Tensor]]) -> Iterator[list[list[torch.Tensor]]]:
-    """Yields what is updated at a time: some rows of a large weight with its states, or several small weights."""
-    together: list[list[torch.Tensor]] = []
-    size = 0
-    for tensors in weights:
-        if tensors[0].numel() > _SMALL:
-            rows = max(1, _PIECE // max(1, tensors[0][:1].numel()))
-            for begin in range(0, len(tensors[0]), rows):
-                yield [[tensor[begin : begin + rows] for tensor in tensors]]
-            continue
-        if together and size + tensors[0].numel() > _SMALL:
-            yield together
-            together, size = [], 0
-        together.append(tensors)
-        size += tensors[0].numel()
-    if together:
-        yield together
-
-
-def _update_together(weights: list[list[torch.Tensor]], step: int, group: dict[str, Any]) -> None:
-    if len(weights) == 1:
-        _update_rows(*weights[0], step=step, group=group)
-        return
-    columns = list(zip(*weights, strict=True))
-    flat = [torch.cat([tensor.reshape(-1) for tensor in column]) for column in columns]
-    _update_rows(*flat, step=step, group=group)
-    del columns[1], flat[1]  # the gradients, which nothing changes
-    for column, whole in zip(columns, flat, strict=True):
-        parts = whole.split([tensor.numel() for tensor in column])
-        torch._foreach_copy_(column, [part.view_as(tensor) for part, tensor in zip(parts, column, strict=True)])
+        tensors = [_rows(tensor) for tensor in (weight, weight.grad, *(state[name] for name in names))]
+        rows = max(1, _PIECE // max(1, tensors[0][:1].numel()))
+        for begin in range(0, len(tensors[0]), rows):
+            _update_rows(*(tensor[begin : begin + rows] for tensor in tensors), step=state["step"], group=group)
 
 
 def _update_rows(
@@ -158,10 +119,7 @@ def _rows(tensor: Any) -> torch.Tensor:
 
 
 def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
-    """Returns the optimizer class and arguments for a model that trains weights in bfloat16; None for any other.
-
-    `args`: of transformers' trainer. DeepSpeed holds exact weights of its own, and None is returned.
-    """
+    """Returns the optimizer class and arguments for weights in bfloat16; None for others, and DeepSpeed's own."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if args.deepspeed_plugin is not None or not any(parameter.dtype == torch.bfloat16 for parameter in trained):
         return None

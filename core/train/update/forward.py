@@ -20,8 +20,6 @@ REFERENCE = "ref"  # what TRL calls the frozen copy of a warmed-up adapter
 
 
 class Predicted(NamedTuple):
-    """The results of a forward pass for completion tokens."""
-
     logps: torch.Tensor  # [B, T] float32 log-probabilities, 0 where there is no token
     entropies: torch.Tensor | None  # [B, T] float32, or None where nobody asked
     padding: int  # how many of the computed positions hold no token
@@ -41,24 +39,21 @@ def completion_logps(
 ) -> Predicted:
     """Computes log-probabilities, and entropies, of completion tokens.
 
-    Args:
-        model: what `attach_logps` was given, possibly wrapped.
-        input_ids: [B, P + T] prompts padded on the left, completions on the right.
-        attention_mask: [B, P + T], 1 for real tokens.
-        length: T.
-        pack_for: the hidden size of a model that takes packed rows (core/train/update/packing.py), else None.
-        entropy: also return entropies, their "value", or the value with a "grad"ient.
-        trees: some rows are of one rollout, so that a prompt may begin as another row does.
-        coefficients: given [B, T] log-probabilities, of which only some are known, returns what the derivative of the
-            loss by each of these will be (kernels/fused.py).
+    `model`: what `attach_logps` was given, possibly wrapped. `input_ids`: [B, P + T] prompts padded on the left,
+    completions on the right. `attention_mask`: [B, P + T], 1 for real tokens. `length`: T. `pack_for`: the hidden size
+    of a model that takes packed rows, else None. `entropy`: also return entropies, their "value", or the value with a
+    "grad"ient. `trees`: some rows are of one rollout, so that a prompt may begin as another row does. `coefficients`:
+    given [B, T] log-probabilities, of which only some are known, returns what the derivative of the loss by each of
+    these will be (kernels/fused.py).
     """
     dtype = _attention_dtype(model, input_ids.device)
     packed = pack(input_ids, attention_mask, length, pack_for, dtype, trees=trees)
     if packed is not None:
+        blocks, mask = packed.blocks, no_mask(input_ids.device)
         predicted = model(
             input_ids=packed.input_ids,
             position_ids=packed.position_ids,
-            **_attention_arguments(packed),
+            **({} if blocks is None else {"attention_mask": mask, "attention_blocks": blocks}),
             logp_labels=packed.labels,
             logp_entropy=entropy,
             logp_coefficients=_of_labels(packed, coefficients) if coefficients is not None else None,
@@ -112,12 +107,6 @@ def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tens
         return coefficients(known.view_as(packed.present)).flatten()[order[rows]]
 
     return of_rows
-
-
-def _attention_arguments(packed: Packed) -> dict[str, Any]:
-    if packed.blocks is None:
-        return {}
-    return {"attention_mask": no_mask(packed.input_ids.device), "attention_blocks": packed.blocks}
 
 
 def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:

@@ -1,15 +1,12 @@
 """Replaces the linear layers of a policy by faster ones while it is trained.
 
-Most of an update is products by weight matrices. On a CPU, in float32, they and the arithmetic around a LoRA adapter
-take less time by `grpo.kernels.linear`; the numbers are the same but for rounding.
+On a CPU, in float32, products by weight matrices and the arithmetic around a LoRA adapter take less time by
+`grpo.kernels.linear`; the numbers are the same but for rounding.
 
 Under autocast, as on a GPU in bfloat16, PEFT copies the input of each adapted layer to the float32 of the adapter, and
-autocast copies it back for the product. Each layer keeps its own copy for the backward pass, also those that have one
-input, as queries, keys and values do. Here an adapter takes the input as it is, and it is kept once; the numbers are
-the same.
-
-All else is computed as it was: other precisions, layers that a module around them shards or moves, adapters that are
-more than a sum, and those with dropout.
+each layer keeps its own copy for the backward pass. Here an adapter takes the input as it is, and it is kept once; the
+numbers are the same. All else is computed as it was: other precisions, layers that a module around them shards or
+moves, adapters that are more than a sum, and those with dropout.
 """
 
 from __future__ import annotations
@@ -27,10 +24,7 @@ from grpo.kernels.linear import LEAST, adapted_linear, linear
 
 @contextmanager
 def faster_layers(model: Any) -> Iterator[None]:
-    """Lets the layers of a model compute faster while this lasts, forwards and backwards.
-
-    `model`: a model of transformers, or of PEFT around one, possibly wrapped, whose weights are whole.
-    """
+    """Lets the layers of a model, possibly wrapped, whose weights are whole, compute faster, forwards and backwards."""
     changed = list(_faster(model))
     for layer, faster in changed:
         layer.forward = faster

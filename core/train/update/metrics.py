@@ -48,10 +48,7 @@ def update_sums(
 
 
 def update_metrics(sums: torch.Tensor, names: Sequence[str] = (), *, kl: bool, weighted: bool) -> dict[str, float]:
-    """Turns sums [7 + M] into means per token; M metrics of the loss are named.
-
-    They are NaN where no token was trained on, as in a step whose groups have no signal.
-    """
+    """Turns sums [7 + M] into means per token, NaN where none was trained on; M metrics of the loss are named."""
     means = (sums / sums[0]).tolist()
     metrics = {"entropy": means[1], LOW: means[3], HIGH: means[4], "clip_ratio/region_mean": means[5]}
     if kl:
@@ -62,8 +59,6 @@ def update_metrics(sums: torch.Tensor, names: Sequence[str] = (), *, kl: bool, w
 
 
 class UpdateFigures:
-    """The figures of one optimizer step, added up micro batch by micro batch."""
-
     def __init__(self, *, kl: bool, weighted: bool) -> None:
         self._kl = kl
         self._weighted = weighted
@@ -73,9 +68,9 @@ class UpdateFigures:
     def add(self, sums: torch.Tensor, names: tuple[str, ...], padding: int, positions: int) -> None:
         """Adds a micro batch.
 
-        `sums`: [7 + M] of `update_sums`. `names`: of the M metrics of the loss, the same in every micro batch.
-        `padding`: positions of the forward pass that hold no token. `positions`: all of them. Raises PluginError: the
-        loss reports other metrics than in the micro batch before.
+        `sums`: [7 + M] of `update_sums`. `names`: of the M metrics of the loss. `padding`: positions of the forward
+        pass that hold no token. `positions`: all of them. Raises PluginError: the loss reports other metrics than in
+        the micro batch before.
         """
         more = torch.cat([sums.new_tensor([float(padding), float(positions)]), sums])
         if self._sums is not None and names != self._names:
@@ -90,10 +85,7 @@ class UpdateFigures:
         self._sums = None
 
     def take(self, gather: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, float]:
-        """Returns the means of the step over all processes, and begins anew; nothing where no figure was added.
-
-        `gather`: [1, n] of this process to [processes, n] of all.
-        """
+        """Returns the means of the step over all processes, and begins anew; `gather`: [1, n] to [processes, n]."""
         if self._sums is None:
             return {}
         sums = gather(self._sums[None]).sum(dim=0)

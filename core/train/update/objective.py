@@ -1,13 +1,11 @@
 """Computes the objectives from log-probabilities [B, T] and advantages [B]. Plain torch.
 
-What a token costs is said by the run's loss (core/train/losses/, or a plugin's). To its costs this adds
+To what tokens cost by the run's loss (core/train/losses/, or a plugin's) this adds
 
 - the weights that correct for a rollout engine, as factors;
 - beta times the KL divergence from the reference, exp(q - p) - (q - p) - 1 of their log-probabilities, times the ratio
-  r where that is not switched off; the factor makes its gradient that of the divergence itself (DeepSeek-V3.2, arXiv
-  2512.02556);
-- the average, in one of the ways of `AVERAGES`. All completions count in it, those that are left out of a forward pass
-  included.
+  r where that is not switched off, which makes its gradient that of the divergence itself (DeepSeek-V3.2, 2512.02556);
+- the average, in one of the ways of `AVERAGES`. All completions count in it, also those without a forward pass.
 
 A completion is one row, or several where a rollout is a tree. What is of a whole completion (its mean, its ratio, its
 weight in an average) is that of all its rows together: a loss is the same however a completion is cut into rows.
@@ -30,8 +28,6 @@ _TREE = "rollouts of this run are trees of several rows (an agent that compacts,
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The completions of a forward pass."""
-
     logps: torch.Tensor  # [B, T] float32 under the policy, with a gradient
     mask: torch.Tensor  # [B, T], 1 for tokens of completions that count
     advantages: torch.Tensor  # [B], or [B, T] where turns have their own
@@ -44,8 +40,6 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What averages are taken over."""
-
     rollouts: int  # completions of the micro batch
     tokens: torch.Tensor  # their tokens that count
     batch_tokens: torch.Tensor  # such tokens of the optimizer step, per process
@@ -55,8 +49,6 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What `policy_loss` minimises."""
-
     loss: BoundLoss
     beta: float = 0.0
     corrects_kl: bool = True
@@ -64,8 +56,6 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class LossValue:
-    """A loss and what is logged about it."""
-
     loss: torch.Tensor  # scalar with a gradient, already divided for accumulation
     kl: torch.Tensor | None  # [B, T], or None without beta
     # clipped_low, clipped_high: [B, T] or [B, 1] bool, where the clip took the gradient away; None: nothing clips
@@ -109,11 +99,7 @@ AVERAGES: Mapping[Average, Averaged] = {
 
 
 def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossValue:
-    """Computes the loss of one forward pass.
-
-    `objective`: what tokens cost, and the weight of the KL term. Raises PluginError: the loss returned what are no
-    costs of these tokens.
-    """
+    """Computes the loss of one forward pass. Raises PluginError: the loss returned no costs of these tokens."""
     mask = tokens.mask.to(tokens.logps.dtype)
     outside = mask == 0
     # Neither what stands there nor what a loss makes of it, NaN or infinity, gets into a sum or a gradient.
@@ -158,15 +144,14 @@ def importance_weights(
     floor: float = 0.0,
     owner: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
-    """Weights that correct for a rollout engine whose probabilities differ from the policy's.
+    """Weights that correct for a rollout engine whose probabilities differ from the policy's; None for no correction.
 
     The ratio pi / mu of the policy to the engine (truncated importance sampling), per token, as the product over a
     completion (sequence) or as its geometric mean there (geometric). A ratio above the cap or below the floor is cut to
     it (truncate), or takes its tokens out of the loss (mask). Masked per token with a floor it is IcePop (arXiv
     2510.18855). `logps`: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
-    `sampled`: [B, T] as the engine reported them; NaN where it did not, which corrects nothing. `mask`: [B, T].
-    `owner`: [B] the number of each row's completion; None: each row is one. Returns [B, T] or [B, 1], or None for no
-    correction.
+    `sampled`: [B, T] as the engine reported them; NaN corrects nothing. `mask`: [B, T]. `owner`: [B] the number of each
+    row's completion; None: each row is one. Returns [B, T] or [B, 1].
     """
     if correction == "none":
         return None

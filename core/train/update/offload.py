@@ -6,9 +6,7 @@ pinned host buffer on a stream of its own, while the next layer computes; in the
 layers in reverse order, a tensor is fetched while the layer after it computes. Three rules keep the streams apart: the
 copy stream waits for the compute stream before it reads or writes, the compute stream waits for the copy before it uses
 the result, and every tensor that the other stream touches is recorded there, so that the allocator does not reuse it
-early. Host buffers are reused by the next forward pass, whose copies queue behind the fetches on the same stream;
-those of shapes that the last pass did not have are given up. On CPU the copies are plain ones: the same path for tests,
-and no memory saved.
+early. Host buffers are reused by the next forward pass. On CPU the copies are plain ones: the same path for tests.
 """
 
 from __future__ import annotations
@@ -46,10 +44,7 @@ class Offload:
 
     @contextmanager
     def offloaded(self, kept: set[int]) -> Iterator[None]:
-        """Offloads what autograd saves inside the context.
-
-        `kept`: the storage addresses of parameters; they and their views stay.
-        """
+        """Offloads what autograd saves inside, but not storages at the addresses `kept`, as those of parameters."""
         self.bytes = 0
         last = {(saved.host.shape, saved.host.dtype) for saved in self._saved}
         self._buffers = {kind: pool for kind, pool in self._buffers.items() if kind in last}

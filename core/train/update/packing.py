@@ -1,24 +1,20 @@
 """Packs prompts and completions for a forward pass, without padding or repeated prompts.
 
-Theory of operation. The plain layout moves each row to the left. What is padding then stands after all real tokens, a
-causal model never looks at it, and no mask is needed: attention runs its fastest kernel. The packed layout puts all
-tokens into one row without any padding. It consists of sequences: a prompt and its completion as they are, or, where
-completions share a prompt, the prompt without its last token and then a segment for each of them, the prompt's last
-token again followed by the completion. A segment sees that prefix and itself. The repeated token predicts the first
-token of its completion, so the shift by one stays inside a segment. Positions are those of the plain row, hence RoPE
-and the log-probabilities are unchanged up to rounding.
+Theory of operation. The plain layout moves each row to the left: padding stands after all real tokens, where a causal
+model never looks, so attention needs no mask and runs its fastest kernel. The packed layout is one row without padding,
+made of sequences: a prompt with its completion or, where completions share a prompt, the prompt without its last token
+and then a segment for each of them, the prompt's last token followed by the completion. A segment sees that prefix and
+itself. The repeated token predicts the first one of its completion, so the shift by one stays inside a segment.
+Positions are those of the plain row, hence RoPE and the log-probabilities are unchanged up to rounding.
 
-So a prompt is computed once for the completions of its group. Where a rollout is a tree, its rows begin alike too: the
-prompt of one is often all that another row holds up to some token, and the prompts of others share a system message.
-Whatever a prompt has in common with the beginning of a row that is laid out already is not laid out again: the sequence
-begins with the last token in common, and sees what that row sees up to there, prefix after prefix. A token that trains
-stands in its own row's sequence, so it is computed once and predicted once.
+Rows of a tree begin alike, too. What a prompt has in common with the beginning of a row that is laid out already is not
+laid out again: its sequence begins with the last token in common and sees what that row sees up to there, prefix after
+prefix. A token that trains stands in its own row's sequence, so it is computed and predicted once.
 
-Attention computes a row sequence by sequence
-(core/policy/attention.py), those of like length together, and so it does not grow with the row. What is cheapest is
-found by a count of multiply-adds of a layer: 12 H^2 per token for the projections (a dense transformer's usual count);
-for attention H L^2 per sequence of length L, where a causal kernel leaves out half, 2 H T (P + T) per segment of T
-tokens after a prefix of P, whose mask leaves out nothing; and a fixed amount for each call.
+The cheapest layout is found by counting a layer's multiply-adds: 12 H^2 per token for the projections; for attention H
+L^2 per sequence of length L, half of which a causal kernel leaves out, or 2 H T (P + T) per segment of T tokens after a
+prefix of P; and a fixed amount for each call. Sequences of like length are computed together
+(core/policy/attention.py).
 """
 
 from __future__ import annotations
@@ -107,19 +103,13 @@ def pack(
     *,
     trees: bool = False,
 ) -> Packed | None:
-    """Lays a batch out in the cheapest way.
+    """Lays a batch out in the cheapest way; returns None for an empty prompt, or a gap among the tokens of a
+    completion.
 
-    Args:
-        input_ids: [B, P + T] prompts padded on the left, completions on the right.
-        attention_mask: [B, P + T], 1 for real tokens. Observations between turns are real tokens, and only the loss
-            leaves them out.
-        completion: T.
-        hidden: the model's hidden size H, to weigh attention against projections; None: plain rows, which any causal
-            model takes.
-        trees: prompts may begin as other rows do, and are searched for it; else only equal prompts are computed once.
-
-    Returns:
-        None for what cannot be laid out anew: an empty prompt, or a gap among the tokens of a completion.
+    `input_ids`: [B, P + T] prompts padded on the left, completions on the right. `attention_mask`: [B, P + T], 1 for
+    real tokens, also those of observations. `completion`: T. `hidden`: the model's hidden size H, to weigh attention
+    against projections; None: plain rows, which any causal model takes. `trees`: prompts may begin as other rows do,
+    and are searched for it; else only equal prompts are computed once.
     """
     batch = _read(input_ids, attention_mask, completion)
     if batch is None:
@@ -244,10 +234,7 @@ class _Laid:
         self._rows += ends.values()
 
     def host(self, prompt: tuple[int, ...]) -> tuple[_Sequence | None, int]:
-        """Returns where a prompt may leave another row: what holds its token before that, and how many it has by then.
-
-        The last token in common is the first of its own, as it predicts another one than in the other row.
-        """
+        """Returns what holds the token before the last one in common with a laid row, and that one's number."""
         if not self._rows:
             return None, 0
         others = self._ids[[row.row for row in self._rows], : len(prompt)]

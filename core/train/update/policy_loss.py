@@ -34,38 +34,19 @@ PROMPT = ("prompt_ids", "prompt_mask")
 
 @dataclass(frozen=True, slots=True)
 class MiniBatch:
-    """What a forward pass works on."""
-
     kept: torch.Tensor  # [B'] int64, the rows of the micro batch that are here
     learns: bool  # they have a gradient; where no row has one, a rollout stands in for them
     width: int  # T', columns of completions
     tensors: Tensors  # names to [B', ...] tensors; completions are cut to T', prompts to their longest
-
-    def input_ids(self) -> torch.Tensor:
-        """[B', P' + T'] prompts and completions."""
-        return whole_ids(self.tensors)
-
-    def attention_mask(self) -> torch.Tensor:
-        """[B', P' + T'], 1 for real tokens."""
-        return whole_mask(self.tensors)
-
-    @property
-    def owner(self) -> torch.Tensor | None:
-        """[B'] the number of each row's rollout, None where each row is a rollout."""
-        return self.tensors.get(OWNER)
-
-    def loss_mask(self) -> torch.Tensor:
-        """[B', T'], 1 for tokens that the policy chose."""
-        return counted(self.tensors)
 
 
 def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
     """Selects the rows that have a gradient, and cuts columns that none of them has.
 
     A completion without an advantage has a gradient of exactly zero unless the loss has a KL term, and one that is
-    masked has none at all. Leaving them out changes no gradient as long as averages still count them. `inputs`: a micro
-    batch (core/train/batch/tensors.py), with advantages. `every_token`: the loss has a term that is no multiple of the
-    advantage (beta). Returns at least one row, so that every process makes a backward pass.
+    masked has none at all; averages still count them. `inputs`: a micro batch (core/train/batch/tensors.py), with
+    advantages. `every_token`: the loss has a term that is no multiple of the advantage (beta). Returns at least one
+    row, so that every process makes a backward pass.
     """
     learns = inputs["completion_mask"].any(dim=1)
     if not every_token:
@@ -90,22 +71,16 @@ def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLossValue:
-    """The loss of a forward pass."""
-
     loss: torch.Tensor
     part: MiniBatch  # the rows that were computed
     logps: torch.Tensor  # [B', T'] of them, without a gradient
     sampled: torch.Tensor  # [B', T'] as whoever sampled them reported them
     mask: torch.Tensor  # [B', T'], 1 for tokens that the policy chose
-    sums: torch.Tensor  # [7 + M] over the tokens that were trained on (`update_sums`)
-    padding: int
-    positions: int
-    names: tuple[str, ...] = ()  # of the M metrics of the loss
 
 
 @dataclass(eq=False)
 class PolicyLoss:
-    """What a run minimises."""
+    """What a run minimises. `figures`: of the forward passes since they were last taken."""
 
     loss: InitVar[BoundLoss]
     settings: LossSection
@@ -119,13 +94,10 @@ class PolicyLoss:
     def __post_init__(self, loss: BoundLoss) -> None:
         self._objective = Objective(loss, self.settings.beta, self.settings.use_bias_correction_kl)
         self._per_token = is_per_token(loss, self.correction)
+        self.figures = UpdateFigures(kl=self.settings.beta != 0.0, weighted=self.correction != "none")
 
     def __call__(self, model: Any, batch: Tensors, *, first_pass: bool) -> PolicyLossValue:
-        """Makes a forward pass.
-
-        `batch`: a micro batch; the first of several passes leaves `old_per_token_logps` in it. `first_pass`: before any
-        optimizer step on this batch.
-        """
+        """Makes a forward pass over a micro batch; the first of several leaves `old_per_token_logps` in it."""
         wanted = self._objective.loss.spec
         every = self.settings.beta != 0.0 or wanted.every_row
         part, whole = trained_rows(batch, every_token=every), counted(batch)
@@ -139,7 +111,7 @@ class PolicyLoss:
                 longest=self.longest,
                 accumulation=self.accumulation,
             ),
-            mask=part.loss_mask(),
+            mask=counted(tensors),
             advantages=tensors["advantages"],
             old_logps=None if first_pass else tensors["old_per_token_logps"],
             ref_logps=tensors.get("ref_per_token_logps"),
@@ -147,39 +119,26 @@ class PolicyLoss:
             correction=self.correction,
             cap=self.settings.rollout_correction_cap,
             floor=self.settings.rollout_correction_floor,
-            owner=part.owner,
+            owner=tensors.get(OWNER),
         )
         with self.autocast():
             predicted = completion_logps(
                 model,
-                part.input_ids(),
-                part.attention_mask(),
+                whole_ids(tensors),
+                whole_mask(tensors),
                 part.width,
                 pack_for=self.pack_for,
                 entropy="grad" if wanted.entropies == "gradient" else "value",
-                trees=part.owner is not None,
+                trees=OWNER in tensors,
                 coefficients=loss.coefficients if self._per_token else None,
             )
         logps, entropies = predicted.logps, predicted.entropies
         if first_pass and self.settings.num_iterations > 1:
             batch["old_per_token_logps"] = torch.zeros_like(batch["completion_mask"], dtype=logps.dtype)
             batch["old_per_token_logps"][part.kept, : part.width] = logps.detach()
+        assert entropies is not None
         value, importance = loss(logps, None if wanted.entropies == "none" else entropies)
-        spread = None if entropies is None else entropies.detach()
         trained = loss.mask if part.learns else torch.zeros_like(loss.mask)
-        sums = update_sums(value, spread, trained, importance)
-        return PolicyLossValue(
-            value.loss,
-            part,
-            logps.detach(),
-            loss.sampled,
-            loss.mask,
-            sums,
-            predicted.padding,
-            predicted.positions,
-            tuple(value.metrics),
-        )
-
-    def figures(self) -> UpdateFigures:
-        """Returns what adds up the figures of its steps."""
-        return UpdateFigures(kl=self.settings.beta != 0.0, weighted=self.correction != "none")
+        sums = update_sums(value, entropies.detach(), trained, importance)
+        self.figures.add(sums, tuple(value.metrics), predicted.padding, predicted.positions)
+        return PolicyLossValue(value.loss, part, logps.detach(), loss.sampled, loss.mask)

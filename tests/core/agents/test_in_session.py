@@ -12,8 +12,9 @@ from patience import PATIENCE
 from session_agents import gateway, played
 
 from grpo.core.agents.in_session import SessionPrograms
-from grpo.core.agents.program import Access, AgentExit
+from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
+from grpo.plugins.agents import Access
 from grpo.plugins.host import Host
 from grpo.plugins.pools import close_sessions
 

@@ -10,7 +10,7 @@ import pytest
 from patience import PATIENCE
 from scripted_desk import KEY, MODEL, ScriptedDesk
 
-from grpo.core.gateway.serving import gateway_server
+from grpo.core.gateway.app import gateway_server
 from grpo.core.http.serving import bound
 
 

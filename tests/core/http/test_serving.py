@@ -19,7 +19,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from grpo.core.http.serving import Callers, HttpServer, Limits, bound, is_loopback, routed
+from grpo.core.http.guard import routed
+from grpo.core.http.limits import Callers, Limits, is_loopback
+from grpo.core.http.serving import HttpServer, bound
 
 pytestmark = pytest.mark.slow
 

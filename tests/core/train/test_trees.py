@@ -126,8 +126,7 @@ def test_passes_without_a_gradient_are_as_many_on_processes_whose_rows_differ_in
 
 def test_rows_of_a_rollout_without_advantage_are_left_out_and_the_others_keep_their_owner() -> None:
     part = trained_rows(with_advantages([0.5, 0.0, 0.0, -1.0]), every_token=False)
-    assert part.owner is not None
-    assert (part.kept.tolist(), part.owner.tolist()) == ([0, 1, 2, 5], [0, 0, 0, 3])
+    assert (part.kept.tolist(), part.tensors[OWNER].tolist()) == ([0, 1, 2, 5], [0, 0, 0, 3])
     one = {name: values[:3] for name, values in with_advantages([0.0] * 4).items() if values.ndim}
     whole = trained_rows(one, every_token=False)
     assert (whole.kept.tolist(), whole.learns) == ([0, 1, 2], False), "some of a rollout's tokens would be on record"
@@ -141,7 +140,7 @@ def test_what_tokens_were_trained_with_is_on_record_in_the_order_of_the_completi
     part, record = trained_rows(tensors, every_token=False), TrainedTokens()
     sampled = part.tensors["sampling_per_token_logps"]
     policy = sampled + 0.01 * part.tensors["completion_ids"]
-    record.add(tensors[ROWS][part.kept], policy, sampled, part.loss_mask(), part.tensors["advantages"])
+    record.add(tensors[ROWS][part.kept], policy, sampled, counted(part.tensors), part.tensors["advantages"])
     first, last = record.take()
     assert (first.row, last.row) == (0, 3)
     completion = some_trees()[1][0].completion

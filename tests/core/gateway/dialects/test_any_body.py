@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from grpo.core.gateway.conversation import Refused
+from grpo.core.gateway.conversation import Dialect, Refused
 from grpo.core.gateway.dialects import chat, messages, responses
-from grpo.core.gateway.dialects.dialect import Dialect
 from grpo.core.gateway.dialects.fields import body_of
 
 FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object"}}

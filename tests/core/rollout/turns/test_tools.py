@@ -11,7 +11,6 @@ import pytest
 from grpo.core.env.tools import ToolCall, answer
 from grpo.core.policy.embedded import embedded_model_path
 from grpo.core.policy.load import PLAIN_CHAT_TEMPLATE, load_tokenizer
-from grpo.core.rollout.players import known_response_template
 from grpo.core.rollout.turns.tools import MOST_CALLS, tool_format
 from grpo.plugins.errors import UsageError
 
@@ -126,7 +125,7 @@ def test_a_call_in_llamas_form_is_read_whatever_ends_its_message(tokenizer: Any,
     tokenizer.add_special_tokens({"eos_token": "<|eot_id|>", "additional_special_tokens": ["<|eom_id|>"]})
     tokenizer.bos_token, tokenizer.response_template = "<|im_start|>", None
     tokenizer.chat_template = file.read_text(encoding="utf-8")
-    form = tool_format(tokenizer, (SCHEMA,), known_response_template)
+    form = tool_format(tokenizer, (SCHEMA,))
     written = '{"name": "add", "parameters": {"a": 3, "b": 4}}'
     ids = tokenizer(written + end, add_special_tokens=False)["input_ids"]
     assert form.calls(tokenizer, ids) == [CALL]
@@ -143,7 +142,7 @@ def test_the_calls_of_common_models_are_read_as_trl_reads_them(tokenizer: Any, n
     file = Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja"
     tokenizer.bos_token, tokenizer.response_template = "<|im_start|>", None
     tokenizer.chat_template = file.read_text(encoding="utf-8")
-    form = tool_format(tokenizer, (SCHEMA,), known_response_template)
+    form = tool_format(tokenizer, (SCHEMA,))
     assert form.calls(tokenizer, said(tokenizer, form.text(tokenizer, CALL))) == [CALL]
     assert "ANSWER" in tokenizer.decode(form.ids(tokenizer, [CALL], ["ANSWER"], -1))
     assert (form.most == 1) == (name == "llama3_1")
@@ -171,7 +170,7 @@ def test_a_template_whose_calls_nobody_can_read_is_refused(tokenizer: Any) -> No
     own = tokenizer.response_template
     tokenizer.response_template = None
     with pytest.raises(UsageError, match="its tokenizer has no response_template"):
-        tool_format(tokenizer, (SCHEMA,), known_response_template)
+        tool_format(tokenizer, (SCHEMA,))
     tokenizer.response_template = json.loads(json.dumps(own).replace("<tool_call>", "<call>"))
     with pytest.raises(UsageError, match="cannot read a call as its chat template writes it"):
         tool_format(tokenizer, (SCHEMA,))

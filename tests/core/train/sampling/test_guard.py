@@ -26,7 +26,7 @@ class Step:
         self.attempt = 0
         self.passes: list[tuple[int, int]] = []
         self.done = 0
-        self.guard = StepGuard(0.01, self, lambda: ["layer.weight"], lambda tensor: tensor)
+        self.guard = StepGuard(0.01, self, lambda tensor: tensor, lambda: ["layer.weight"])
 
     def rewind(self) -> None:
         self.attempt += 1

@@ -23,7 +23,7 @@ class Step:
         self.done = 0
         self.asked = 0
         self._without_dropout = without_dropout
-        self.guard = LogprobCheck(0.01, self, self._again, lambda tensor: tensor, "mixer")
+        self.guard = LogprobCheck(0.01, self, lambda tensor: tensor, self._again, "mixer")
 
     def rewind(self) -> None:
         raise AssertionError("sampling anew from the same weights would change nothing")

@@ -97,28 +97,3 @@ def test_a_sharded_weight_moves_as_a_whole_one(tmp_path: Path) -> None:
         assert torch.equal(sharded.to_local(), whole)
     finally:
         torch.distributed.destroy_process_group()
-
-
-def test_weights_that_are_updated_together_move_as_each_does_alone() -> None:
-    generator = torch.Generator().manual_seed(2)
-    shapes = [(3, 5), (7,), (), (1100, 1000), (40, 2, 3), (6, 4)]
-    kinds = [torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.float32, torch.bfloat16]
-    values = [torch.randn(shape, generator=generator).to(kind) for shape, kind in zip(shapes, kinds, strict=True)]
-    together, alone = ([torch.nn.Parameter(value.clone()) for value in values] for _ in range(2))
-    every = CompensatedAdamW(together, lr=1e-2, weight_decay=0.1)
-    each = [CompensatedAdamW([weight], lr=1e-2, weight_decay=0.1) for weight in alone]
-    for step in range(4):
-        for number, (one, other) in enumerate(zip(together, alone, strict=True)):
-            missing = number == 1 and step == 0  # then it has taken fewer steps than the others
-            one.grad = None if missing else torch.randn(one.shape, generator=generator).to(one.dtype)
-            other.grad = one.grad
-        for optimizer in (every, *each):
-            optimizer.step()
-    for one, other, optimizer in zip(together, alone, each, strict=True):
-        assert torch.equal(one, other)
-        for name, value in optimizer.state[other].items():
-            if name == "step":
-                assert every.state[one][name] == value
-            else:  # halves of numbers may look like NaN
-                bits, same = (tensor.reshape(-1).view(torch.uint8) for tensor in (every.state[one][name], value))
-                assert torch.equal(bits, same), name

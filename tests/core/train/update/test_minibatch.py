@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from grpo.core.train.batch.tensors import counted
+from grpo.core.train.batch.tensors import counted, whole_mask
 from grpo.core.train.update.policy_loss import trained_rows
 
 
@@ -30,8 +30,8 @@ def test_rows_without_advantage_or_tokens_are_left_out_and_padding_is_cut() -> N
     assert part.learns
     assert part.width == 3
     assert torch.equal(part.tensors["completion_ids"], given["completion_ids"][[0, 2], :3])
-    assert torch.equal(part.input_ids()[:, :2], given["prompt_ids"][[0, 2], 2:])
-    assert part.attention_mask().tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]]
+    assert torch.equal(part.tensors["prompt_ids"], given["prompt_ids"][[0, 2], 2:])
+    assert whole_mask(part.tensors).tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]]
 
 
 def test_with_a_kl_term_every_row_with_tokens_is_trained_on() -> None:
@@ -53,6 +53,6 @@ def test_tokens_of_an_environment_do_not_count() -> None:
     given = inputs([1.0, 1.0], [4, 2])
     given["tool_mask"] = torch.tensor([[1, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
     part = trained_rows(given, every_token=False)
-    assert part.loss_mask().tolist() == [[1, 0, 0, 1], [1, 1, 0, 0]]
-    assert part.attention_mask()[0, -4:].tolist() == [1, 1, 1, 1]
+    assert counted(part.tensors).tolist() == [[1, 0, 0, 1], [1, 1, 0, 0]]
+    assert whole_mask(part.tensors)[0, -4:].tolist() == [1, 1, 1, 1]
     assert counted(given).sum() == 4

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from grpo.core.rollout.mismatch import OUTLIER, Mismatch, difference_sums
+from grpo.core.train.sampling.guard import OUTLIER, Mismatch, difference_sums
 
 
 def sums(difference: float, tokens: int = 10) -> torch.Tensor:
