@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -139,7 +140,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float,
     `run`: its directory, for the message.
     Raises RunError: names the environment or the reward, its distribution and the first reason.
     """
-    sampled = batch.sampled
+    sampled, show = batch.sampled, f"grpo show {shlex.quote(str(run))}"
     ended = [number for number, completion in enumerate(sampled) if completion.finish_reason != "error"]
     for env in dict.fromkeys(completion.env for completion in sampled):
         own = [completion for completion in sampled if completion.env == env]
@@ -150,7 +151,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float,
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed {where}, over "
                 f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} "
-                f"`grpo show {run}` has them. Fix the {'agent' if agents else 'environment'}, then resume the run."
+                f"`{show}` has them. Fix the {'agent' if agents else 'environment'}, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         outcomes = batch.outcomes_of(reward.name)
@@ -160,7 +161,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float,
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
                 f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: "
-                f"{_sentence(failures[0].reason)} `grpo show {run} --failures` has them. Fix the reward, then "
+                f"{_sentence(failures[0].reason)} `{show} --failures` has them. Fix the reward, then "
                 "resume the run."
             )
 
