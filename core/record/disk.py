@@ -19,8 +19,8 @@ def refuse_unwritable(folder: Path) -> None:
         if is_run(folder):
             if in_use(RunDir(folder)):
                 raise UsageError(f"--out {folder}: a run is in progress there. Name a new folder.")
-            again = f"continue it with --resume {shlex.quote(str(folder))}"
-            raise UsageError(f"--out {folder} is not empty. Name a new folder, or {again}.")
+            again = f"grpo run --resume {shlex.quote(str(folder))}"
+            raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with: {again}")
         if folder.is_dir() and any(folder.iterdir()):
             raise UsageError(f"--out {folder} is not empty. Name a new folder.")
         refuse_readonly(folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo import Completion
+from grpo.core.cli.show import find_plugin
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
@@ -205,3 +206,5 @@ def test_what_a_file_imports_is_to_be_used_and_does_not_hide_its_own(
         HOST.reward("./mine.py:json")
     with pytest.raises(PluginNotFound, match=r"Is it the one in mine\.py\? Write \./mine\.py:mine\."):
         HOST.reward("mine")
+    with pytest.raises(PluginNotFound, match=r"Is it the one in mine\.py\? Write \./mine\.py:own\."):
+        find_plugin(HOST, "mine:own")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from grpo.plugins.errors import UsageError, did_you_mean
 
 PLUGINS = ("env", "rewards", "env_rewards", "verifier")
 _COMMAND = r"`[^`]*`|\bgrpo (?!run\b)[a-z]+(?: (?!with\b|and\b|or\b)[^\s.;]+)*"  # stays a command
-_RESUME = r"\bgrpo run --resume (?P<run>[^\s;]+?)(?: --steps (?P<steps>\w+))?(?=[.;,)]?(?:\s|$))"
+_RESUME = (
+    r"\bgrpo run --resume (?P<run>(?:'[^']*'|\x22[^\x22]*\x22|[^\s;])+?)(?: --steps (?P<steps>\w+))?(?=[.;,)]?(?:\s|$))"
+)
 _SET = r"--set (?P<key>[\w.]+)=(?P<value>[^\s,;)]*[^\s,;).])"
 _FLAG = r"--(?P<flag>[a-z][\w-]*)(?: (?P<argument>\d[\w.]*\d|\d|[\w./-]*[./:][\w./:=,-]*\w|[A-Z][A-Z|]+\b))?"
 _TABLE = r"(?<![\w.'\"])(?P<section>[a-z]+)\.(?P<name>[a-z_]+)=(?P<text>'[^']*'|[^\s,;)]*[^\s,;).])"
@@ -116,7 +119,7 @@ def _reworded(match: re.Match[str]) -> str:
         return match[0]
     if part["run"]:
         steps = "" if part["steps"] is None else f", steps={part['steps']}"
-        return f"grpo.train(resume={part['run']!r}{steps})"
+        return f"grpo.train(resume={''.join(shlex.split(part['run']))!r}{steps})"
     if part["key"]:
         return _keyword(part["key"], _value(part["value"]))
     if part["section"]:

@@ -74,6 +74,7 @@ def test_a_slip_is_told(settings: dict[str, Any], why: str) -> None:
         ("Name one with --reward, or --lora, or --full", "Name one with rewards=..., or lora=True, or lora=False"),
         ("and lora.dropout=0, which", 'and lora={"dropout": 0}, which'),
         ("with: grpo run --resume runs/x --steps 4", "with: grpo.train(resume='runs/x', steps=4)"),
+        ("with: grpo run --resume 'my runs/x' --steps 4", "with: grpo.train(resume='my runs/x', steps=4)"),
         ("See `grpo show runs/x --step 3`, or grpo plugins", "See `grpo show runs/x --step 3`, or grpo plugins"),
         ("a file --of theirs, and note.book=3", "a file --of theirs, and note.book=3"),
     ],
