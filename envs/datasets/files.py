@@ -100,8 +100,8 @@ def _rows_of_lines(lines: JsonLines, path: Path) -> JsonLines:
     """Returns the rows of a file. Raises DatasetError: its only line is broken, or a list of rows."""
     if len(lines) == 1 and isinstance(lines.row(0), list):
         raise DatasetError(
-            f"{path}: its only line is a list. Write each row as one JSON object on a line of its own, or name the file "
-            "*.json, which may hold one list."
+            f"{path}: its only line is a list. Write each row as one JSON object on a line of its own, or name the "
+            "file *.json, which may hold one list."
         )
     return lines
 
