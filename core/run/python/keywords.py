@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grpo.core.config.schema import RunConfig
+from grpo.core.config.schema import RunConfig, named_elsewhere
 from grpo.core.config.setting import settings_of
 from grpo.plugins.errors import UsageError, did_you_mean
 
@@ -37,10 +37,9 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         key = name if isinstance(value, Mapping) and name in _sections() else short.get(name, name)
         if key.partition(".")[0] not in RunConfig.model_fields:
-            known = [*RunConfig.model_fields, *short, "resume", "quiet"]
             raise UsageError(
-                f"grpo.train has no argument '{name}'.{did_you_mean(name, known)} See docs/configuration.md for all "
-                "settings; those of a section are given as in train={'lr': 1e-4}."
+                f"grpo.train has no argument '{name}'.{_meant(name, short)} See docs/configuration.md for all settings; "
+                "those of a section are given as in train={'lr': 1e-4}."
             )
         if key in _sections() and not isinstance(value, (Mapping, type(None))):
             raise UsageError(f"{key} is a section of settings, and {value!r} is not a dictionary. Write {key}={{...}}.")
@@ -48,6 +47,13 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
             if leaf is not None:
                 _put(tree, path, leaf, name)
     return tree
+
+
+def _meant(name: str, short: Mapping[str, str]) -> str:
+    """Returns a question with the keyword that a wrong one may mean: what other trainers call it, or the closest."""
+    if elsewhere := named_elsewhere(name):
+        return f" Did you mean '{next((keyword for keyword, key in short.items() if key == elsewhere), elsewhere)}'?"
+    return did_you_mean(name, [*RunConfig.model_fields, *short, "resume", "quiet"])
 
 
 def short_names() -> dict[str, str]:

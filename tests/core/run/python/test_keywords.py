@@ -51,6 +51,8 @@ def test_keywords_become_the_tree_of_a_configuration(settings: dict[str, Any], t
     ("settings", "why"),
     [
         ({"step": 3}, "no argument 'step'. Did you mean 'steps'?"),
+        ({"learning_rate": 1e-5}, "no argument 'learning_rate'. Did you mean 'lr'?"),
+        ({"num_generations": 4}, "no argument 'num_generations'. Did you mean 'group_size'?"),
         ({"trian": {"lr": 1}}, "Did you mean 'train'?"),
         ({"verifiers": "gsm8k"}, "Did you mean 'verifier'?"),
         ({"steps": 3, "train": {"steps": 3}}, "'train.steps' is given twice"),
