@@ -38,8 +38,8 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
         key = name if isinstance(value, Mapping) and name in _sections() else short.get(name, name)
         if key.partition(".")[0] not in RunConfig.model_fields:
             raise UsageError(
-                f"grpo.train has no argument '{name}'.{_meant(name, short)} See docs/configuration.md for all settings; "
-                "those of a section are given as in train={'lr': 1e-4}."
+                f"grpo.train has no argument '{name}'.{_meant(name, short)} See docs/configuration.md for all "
+                "settings; those of a section are given as in train={'lr': 1e-4}."
             )
         if key in _sections() and not isinstance(value, (Mapping, type(None))):
             raise UsageError(f"{key} is a section of settings, and {value!r} is not a dictionary. Write {key}={{...}}.")
