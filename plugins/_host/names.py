@@ -113,10 +113,12 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Returns what a name that nothing has may mean: a name that is spelled like it, or a function in a file."""
-    file, _, function = name.partition(":")
-    if Path(f"{file}.py").is_file():
-        return f" Is it the one in {file}.py? Write ./{file}.py:{function or file}."
-    return did_you_mean(name, names) or f" One in a file is ./FILE.py:{name}."
+    close = did_you_mean(name, names)
+    for mark in ":" if close else ":.":
+        file, _, function = name.partition(mark)
+        if Path(f"{file}.py").is_file():
+            return f" Is it the one in {file}.py? Write ./{file}.py:{function or file}."
+    return close or f" One in a file is ./FILE.py:{name if name.isidentifier() else 'NAME'}."
 
 
 def where_to_look(problems: Iterable[Problem]) -> str:
