@@ -19,7 +19,7 @@ from grpo.plugins._spec.signature import name_of_function, resolved_hints, writt
 from grpo.plugins.decorators import refuse_faults
 from grpo.plugins.errors import SpecError, with_article
 from grpo.plugins.specs import Column, Option, RewardSpec
-from grpo.plugins.types import Case, Completion, Isolation
+from grpo.plugins.types import Case, Completion, Isolation, Scored
 
 Form = Literal["messages", "text"]
 
@@ -27,6 +27,7 @@ _OURS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric")
 _TRAINERS = ("trainer_state", "environments")
 FORMS: dict[Form, str] = {"messages": "lists of messages", "text": "text"}
 _MESSAGE_KEYS = ("content", "role")
+_WITHOUT_TOKENS = Scored(None, reason="it reads completion_ids, and the tokens of these completions are unknown")
 _NO_COLUMNS = (*_OURS, *_TRAINERS, "prompt", "completion")
 
 
@@ -42,7 +43,7 @@ class TrlFunction:
     def __call__(self, completions: Sequence[Completion], *columns: Any, form: Form | None = None) -> Any:
         """Calls the function once; the columns are taken from the rows."""
         if self._lacks_tokens(completions):
-            return [None] * len(completions)
+            return [_WITHOUT_TOKENS] * len(completions)
         return _returned(self.func(**self._arguments(completions, form)), len(completions))
 
     def _lacks_tokens(self, completions: Sequence[Completion]) -> bool:
@@ -96,7 +97,7 @@ class AsyncTrlFunction(TrlFunction):
 
     async def __call__(self, completions: Sequence[Completion], *columns: Any, form: Form | None = None) -> Any:
         if self._lacks_tokens(completions):
-            return [None] * len(completions)
+            return [_WITHOUT_TOKENS] * len(completions)
         return _returned(await self.func(**self._arguments(completions, form)), len(completions))
 
 

@@ -13,9 +13,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo.core.gateway.conversation import Ask, ChatTurn, Finish, Refused, Reply, ToolUse
+from grpo.core.gateway.conversation import Ask, ChatTurn, Finish, Refused, Reply, ToolUse, refuse_other_model
 
-MODEL = "scripted"
+MODEL = "policy"  # as in a run
 FINAL = "The task is done."
 MOST_CALLS = 12
 """How many requests an episode has before it is ended."""
@@ -69,7 +69,8 @@ class ScriptedDesk:
         return key in self.markers
 
     async def ask(self, key: str, ask: Ask) -> Asked:
-        """Answers a request. Raises Refused: the episode had too many."""
+        """Answers a request. Raises Refused: it is for another model, or the episode had too many."""
+        refuse_other_model(ask, self.model)
         asked = self.asked.setdefault(key, [])
         if len(asked) >= MOST_CALLS:
             raise Refused(400, f"The episode has ended: it had {MOST_CALLS} requests.", ENDED)

@@ -168,7 +168,8 @@ def refuse_unwritable_file(file: Path) -> None:
     if not file.parent.is_dir():
         raise UsageError(f"--output {file}: there is no folder {file.parent}. Make it first.")
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"--output {file}: cannot write in {file.parent}. Choose a folder that you may write to.")
+        folder = file.parent.absolute()
+        raise UsageError(f"--output {file}: cannot write in {folder}. Choose a folder that you may write to.")
 
 
 def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:

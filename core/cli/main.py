@@ -9,9 +9,13 @@ import atexit
 import errno
 import importlib
 import os
+import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -108,7 +112,8 @@ def main() -> NoReturn:
     silence_unloaded()
     open_standard_streams()
     try:
-        code = _one_of_several() if count() > 1 else cli(standalone_mode=False)
+        with _interrupts():
+            code = _one_of_several() if count() > 1 else cli(standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         fail(error, 2)
@@ -127,6 +132,35 @@ def main() -> NoReturn:
             raise
         fail(RunError(f"the output cannot be written: {error.strerror}. Send it elsewhere."), 1)
     leave(code if isinstance(code, int) else 0)
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Raises KeyboardInterrupt for whatever fails after Ctrl-C.
+
+    An interrupted import leaves half a module, and some libraries catch the interrupt, so the next line fails with an
+    AttributeError or ImportError that tells a user nothing.
+    """
+    interrupted = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        signal.default_int_handler(number, frame)
+
+    ours = threading.current_thread() is threading.main_thread()
+    ours = ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    except Exception as error:
+        if interrupted:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        if ours and signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _one_of_several() -> object:

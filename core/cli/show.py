@@ -7,10 +7,10 @@ import math
 import re
 from collections.abc import Collection, Iterator
 
-from grpo.plugins._host.names import clash_of
+from grpo.plugins._host.names import clash_of, nearest, where_to_look
 from grpo.plugins._spec.options import type_name
 from grpo.plugins._spec.spec_text import is_file, parse
-from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, did_you_mean, with_article
+from grpo.plugins.errors import AmbiguousName, PluginNotFound, UsageError, with_article
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.rubric import RubricSpec, terms
 from grpo.plugins.specs import (
@@ -105,7 +105,7 @@ def find_plugin(host: Host, name: str) -> Registration:
         lines = "; ".join(problem.line for problem in broken)
         raise PluginNotFound(f"no plugin '{name}', but an installed package of that name is broken: {lines}")
     names = [known.spec.name for known in host.registrations()]
-    raise PluginNotFound(f"no plugin '{name}'.{did_you_mean(name, names)} List them with: grpo plugins")
+    raise PluginNotFound(f"no plugin '{name}'.{nearest(name, names)} {where_to_look(host.problems)}")
 
 
 def described(host: Host, known: Registration) -> Iterator[str]:

@@ -91,6 +91,8 @@ def _recorded(
     """Returns the completion among those of its group, alone unless `grouped`, and its place among them."""
     if (run is None) == (source is None):
         raise UsageError("name RUN with --index, or a file with --input rows.jsonl --row N.")
+    if run is not None and run.is_file():
+        raise UsageError(f"{run} is a file of rows, and no run: name it with --input {run} --row N.")
     if source is not None:
         if row is None or step is not None or index is not None:
             raise UsageError("--input needs --row N, the line of the completion, and neither --step nor --index.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def how_to_resume(config: RunConfig, path: Path, steps: int | None = None) -> st
     """Returns what continues a run: the command, or the call where objects of Python have to be given again."""
     given = given_of(config)
     if not given:
-        return f"grpo run --resume {path}" + (f" --steps {steps}" if steps else "")
+        return f"grpo run --resume {shlex.quote(str(path))}" + (f" --steps {steps}" if steps else "")
     again = [f"{ARGUMENT[kind]}={_listed(kind, names)}" for kind, names in given.items()]
     again += [f"steps={steps}"] if steps else []
     return f"grpo.train(resume={str(path)!r}, {', '.join(again)})"

@@ -34,6 +34,7 @@ _ELSEWHERE = {
     "train.micro_batch_size": "per_device_train_batch_size gradient_accumulation_steps batch_size micro_batch",
     "train.steps": "max_steps total_training_steps",
     "train.epochs": "num_train_epochs total_epochs num_epochs",
+    "train.lr": "learning_rate",
     "train.lr_schedule": "lr_scheduler_type",
     "train.lr_warmup_steps": "warmup_ratio warmup_steps_ratio",
     "train.checkpointing": "gradient_checkpointing use_gradient_checkpointing",

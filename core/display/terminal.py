@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -354,17 +355,18 @@ def attempt(plan: Plan) -> str | None:
 
 def ending(status: str, run_dir: Path, step: int, plan: Plan | None) -> list[str]:
     """Returns the last lines: what there is now and what to do with it."""
+    run = shlex.quote(str(run_dir))
     if status == "interrupted":
-        again = f"grpo run --resume {run_dir}" if plan is None else how_to_resume(plan.config, run_dir)
+        again = f"grpo run --resume {run}" if plan is None else how_to_resume(plan.config, run_dir)
         return [f"stopped after step {step}. Continue with: {again}"]
     tried = attempt(plan) if plan is not None else "grpo eval --model RUN"
     return [
         f"done after step {step}",
         f"curves     {run_dir / 'reward.png'}",
-        f"rollouts   grpo show {run_dir}",
-        f"report     grpo report {run_dir}",
-        *([] if tried is None else [f"try it     {tried.replace('RUN', str(run_dir), 1)}"]),
-        f"export     grpo export {run_dir} my-model",
+        f"rollouts   grpo show {run}",
+        f"report     grpo report {run}",
+        *([] if tried is None else [f"try it     {tried.replace('RUN', run, 1)}"]),
+        f"export     grpo export {run} my-model",
     ]
 
 

@@ -185,10 +185,12 @@ def refuse_missing_columns(episode: Episode, plugins: Iterable[BoundReward | Bou
     for bound in plugins:
         missing = missing_columns(bound, episode.row)
         if missing:
+            close = did_you_mean(missing[0], episode.row)
+            advice = close or " Add it to the rows; in a function of yours, a parameter with a default may be missing."
             raise UsageError(
                 f"{bound.spec.kind} '{bound.name}' needs the column{'s' if len(missing) > 1 else ''} "
                 f"{', '.join(missing)}, but {episode.place or f'row {episode.index}'} has: "
-                f"{', '.join(episode.row) or 'none'}.{did_you_mean(missing[0], episode.row)}"
+                f"{', '.join(episode.row) or 'none'}.{advice}"
             )
 
 

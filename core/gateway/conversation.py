@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from grpo.core.text.printable import one_line
+
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "calls"]
 
@@ -80,6 +82,13 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+def refuse_other_model(ask: Ask, model: str) -> None:
+    """Raises Refused for a request to another model than the policy, whatever provider stands in front of its name."""
+    if ask.model.rpartition("/")[2] != model.rpartition("/")[2]:
+        message = f"there is no model '{one_line(ask.model)}'; there is: {model}. OPENAI_MODEL and access.model name it"
+        raise Refused(404, message, "model_not_found")
 
 
 class Desk(Protocol):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -39,6 +40,7 @@ from grpo.core.rollout.open import open_agents
 from grpo.core.rollout.players import player_of
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.scoring.scorer import Judgement, Scorer
+from grpo.core.text.printable import counted
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins._spec.binding import BoundAgent, BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins._spec.spec_text import parse
@@ -175,12 +177,24 @@ def _episodes(
     trained = config.train.limit
     known = env.spec.dataset is not None or trained is not None
     if choices.split != "test" or not (of_run and known):
-        return start(choices.split, limit=size, unbounded=made), ()
+        episodes = start(choices.split, limit=size, unbounded=made)
+        return episodes, tuple(_notes_on_tenth(env, episodes)) if choices.split == "test" else ()
     train = start("train", limit=trained, unbounded=0)
     divided = hold_out(env, train, size, made=made, opened=opened)
     if not divided.held_out:
         raise UsageError(f"{' '.join(divided.notes)} To measure what is trained on: --split train")
     return divided.held_out, divided.notes
+
+
+def _notes_on_tenth(env: BoundEnv, episodes: Sequence[Episode]) -> Iterator[str]:
+    """Yields a note if the rows are those of one file, of which the split "test" is only the end."""
+    for name in (str(env.options.get("dataset", "")), env.name.partition(":")[2]):
+        if name and Path(name).is_file():
+            count = counted(len(episodes), "problem")
+            yield (
+                f"{name} has no test split, so its last tenth (at most 500) is measured: {count}. "
+                "--split train measures the rest. To measure every row, name a folder with the file as test.jsonl."
+            )
 
 
 def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callable[[int], None]) -> Measurement:

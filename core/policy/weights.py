@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def find_run_weights(path: Path) -> Weights:
         if problem := damage(run.model):
             raise UsageError(
                 f"{run.model} was damaged: {problem}. Remove that folder, then make it again from the last checkpoint "
-                f"with: grpo run --resume {path}"
+                f"with: grpo run --resume {shlex.quote(str(path))}"
             )
         trained = RunWeights(run.model, steps, steps, final=True)
     elif (checkpoint := last_checkpoint(run)) is not None:
@@ -115,7 +116,7 @@ def find_run_weights(path: Path) -> Weights:
     else:
         raise UsageError(
             f"{path} has no weights yet: neither a model nor a whole checkpoint. "
-            f"Wait for the first one, or continue the run with: grpo run --resume {path}"
+            f"Wait for the first one, or continue the run with: grpo run --resume {shlex.quote(str(path))}"
         )
     adapted = (trained.folder / ADAPTER_CONFIG).is_file()
     return Weights(
@@ -202,4 +203,4 @@ def refuse_missing_run(folder: Path) -> None:
     runs = [child.name for child in folder.parent.iterdir() if is_run(child)]
     if runs:
         close = did_you_mean(folder.name, runs)
-        raise UsageError(f"no run '{folder}'.{close} List the runs with: grpo runs {folder.parent}")
+        raise UsageError(f"no run '{folder}'.{close} List the runs with: grpo runs {shlex.quote(str(folder.parent))}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,8 @@ def refuse_unwritable(folder: Path) -> None:
         if is_run(folder):
             if in_use(RunDir(folder)):
                 raise UsageError(f"--out {folder}: a run is in progress there. Name a new folder.")
-            raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with --resume {folder}.")
+            again = f"grpo run --resume {shlex.quote(str(folder))}"
+            raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with: {again}")
         if folder.is_dir() and any(folder.iterdir()):
             raise UsageError(f"--out {folder} is not empty. Name a new folder.")
         refuse_readonly(folder)
@@ -32,7 +34,7 @@ def refuse_readonly(folder: Path) -> None:
     while not parent.exists():
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise UsageError(f"cannot write in {parent}. Choose a folder that you may write to with --out.")
+        raise UsageError(f"cannot write in {parent.absolute()}. Choose a folder that you may write to with --out.")
 
 
 def refuse_full_disk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def refuse_steps(before: RunConfig, steps: int, done: int, *, over: bool, path: 
     if over and not done:
         raise UsageError(
             f"{path} has no whole checkpoint, only its model, so it cannot go on as it was. Start a new run from its "
-            f"model: grpo run --model {path} --steps {steps - had}"
+            f"model: grpo run --model {shlex.quote(str(path))} --steps {steps - had}"
         )
     if steps % before.loss.num_iterations:
         raise UsageError(

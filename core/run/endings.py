@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -140,7 +141,7 @@ def explained(run_dir: RunDir) -> Iterator[None]:
     except GrpoError:
         raise
     except Exception as error:
-        path, resume_with = run_dir.path, f"then continue with: grpo run --resume {run_dir.path}"
+        path, resume_with = run_dir.path, f"then continue with: grpo run --resume {shlex.quote(str(run_dir.path))}"
         if not is_run(path):
             raise RunError(
                 f"the run directory {path} was removed, or cannot be reached any more: {error}. What it held is lost "

@@ -8,6 +8,7 @@ each batch and step in `core/run/parts.py`. Nothing here draws, parses or reads 
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from contextlib import ExitStack, chdir, closing, nullcontext
 from dataclasses import dataclass, replace
@@ -132,9 +133,10 @@ def _resume(
             endings.observe(host, RunEnded(str(path), endings.last_step(run_dir), DONE))
             progress.ended(DONE, path, endings.last_step(run_dir))
             return endings.summary(run_dir, DONE)
+        longer = f"grpo run --resume {shlex.quote(str(path))} --steps {2 * (before.train.steps or 0)}"
         raise UsageError(
             f"{path} is complete: it has all {before.train.steps} steps and its model. Make it longer with --steps, as "
-            f"in: grpo run --resume {path} --steps {2 * (before.train.steps or 0)}; or start a new run with --model."
+            f"in: {longer}; or start a new run with --model."
         )
     train = {"steps": steps or before.train.steps}
     rollout = {"server_url": server_url or before.rollout.server_url}

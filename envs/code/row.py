@@ -41,7 +41,10 @@ def read_code_row(row: object, where: str, *, question: str = "", system: str = 
     if not isinstance(text, str) or not text.strip():
         raise DatasetError(f"{where}: the column '{names[0]}' must hold the task as text.")
     if not any(row.get(name) for name in _TESTS) and (row.get("inputs") is None or row.get("outputs") is None):
-        raise DatasetError(f"{where}: no tests. A row needs a column tests, test or test_list, or inputs and outputs.")
+        raise DatasetError(
+            f"{where}: no tests; the row has: {', '.join(map(str, row))}. A row needs a column tests, test or "
+            "test_list, or inputs and outputs."
+        )
     return Asked(_question(text, row, shown), row, system, _demonstration(text, row))
 
 

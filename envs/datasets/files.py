@@ -87,13 +87,23 @@ def _opened(path: Path, state: tuple[int, ...]) -> Store:
             return spooled(read_json_list(path), path, "row")
         if path.suffix != ".gz":
             with path.open("rb") as file:
-                return JsonLines(file, path)
+                return _rows_of_lines(JsonLines(file, path), path)
         with opened(path) as packed, tempfile.TemporaryFile() as file:
             shutil.copyfileobj(packed, file)
             file.flush()
-            return JsonLines(file, path)
+            return _rows_of_lines(JsonLines(file, path), path)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DatasetError(f"{path}: not readable as gzip: {error}. Compress the file again.") from error
+
+
+def _rows_of_lines(lines: JsonLines, path: Path) -> JsonLines:
+    """Returns the rows of a file. Raises DatasetError: its only line is broken, or a list of rows."""
+    if len(lines) == 1 and isinstance(lines.row(0), list):
+        raise DatasetError(
+            f"{path}: its only line is a list. Write each row as one JSON object on a line of its own, or name the "
+            "file *.json, which may hold one list."
+        )
+    return lines
 
 
 def _has_json_lines(path: Path) -> bool:

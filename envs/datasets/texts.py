@@ -47,7 +47,12 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
                     )
                 if row:
                     yield reader.line_num, dict(zip(names, row, strict=True))
-    except (csv.Error, UnicodeDecodeError) as error:
+    except csv.Error as error:
+        raise DatasetError(
+            f"{path}: not readable as a table of texts: {error}. Close every double quote, and double those within a "
+            "text."
+        ) from error
+    except UnicodeDecodeError as error:
         raise DatasetError(f"{path}: not readable as a table of texts: {error}. Save it again, as UTF-8.") from error
 
 

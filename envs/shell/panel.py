@@ -24,6 +24,7 @@ _CHANGED = f"""\
 """
 _FILE = re.compile(r"(?<![\w./-])\w[\w./-]*\.\w+")
 _MOST_NAMED = 20
+_SHOWN = 300  # characters of what a grader printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +105,18 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
         task=task.name,
         nothing=nothing,
         gold=gold.reward if gold else None,
-        problem=(gold.reason or gold.output[-300:]) if gold and gold.reward <= nothing else "",
+        problem=_problem(gold) if gold and gold.reward <= nothing else "",
         tried=tried,
         paid=tuple(paid),
         half=half,
         idle=tuple(posixpath.basename(path) for path in idle),
     )
+
+
+def _problem(gold: Grade) -> str:
+    """Returns why a solution was not paid, in one line: what the grader says, and the end of what it printed."""
+    printed = " ".join(gold.output.split())[-_SHOWN:]
+    return ": ".join(filter(None, (gold.reason, "" if printed in gold.reason else printed)))
 
 
 def _hurried(task: SessionTask, seconds: float) -> SessionTask:

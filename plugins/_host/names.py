@@ -107,19 +107,27 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
         within = [name for name in names if name.startswith(f"{text.name}.")]
         message += f" Did you mean '{within[0]}'?" if within else ""
     else:
-        message += did_you_mean(text.name, names) or _in_a_file(text.name)
+        message += nearest(text.name, names)
+    return f"{message} {where_to_look([problem for problem in problems if problem != unusable])}"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Returns what a name that nothing has may mean: a name that is spelled like it, or a function in a file."""
+    close = did_you_mean(name, names)
+    for mark in ":" if close else ":.":
+        file, _, function = name.partition(mark)
+        if Path(f"{file}.py").is_file():
+            return f" Is it the one in {file}.py? Write ./{file}.py:{function or file}."
+    return close or f" One in a file is ./FILE.py:{name if name.isidentifier() else 'NAME'}."
+
+
+def where_to_look(problems: Iterable[Problem]) -> str:
+    """Returns the command that lists plugins, with the packages whose plugins are missing from the list."""
     failed = ("broken", "contract", "invalid", "misspelt")
-    broken = sorted({problem.distribution for problem in problems if problem.state in failed and problem != unusable})
+    broken = sorted({problem.distribution for problem in problems if problem.state in failed})
     if broken:
-        return f"{message} Plugins of {_listed(broken)} did not load; see why with: grpo plugins"
-    return f"{message} List them with: grpo plugins"
-
-
-def _in_a_file(name: str) -> str:
-    there = Path(f"{name}.py").is_file()
-    return (
-        f" Is it the one in {name}.py? Write ./{name}.py:{name}." if there else f" One in a file is ./FILE.py:{name}."
-    )
+        return f"Plugins of {_listed(broken)} did not load; see why with: grpo plugins"
+    return "List them with: grpo plugins"
 
 
 def _unusable(problems: Sequence[Problem], kind: Kind, text: SpecText) -> Problem | None:

@@ -71,6 +71,17 @@ def test_braces_of_programs_are_no_placeholders(line: str) -> None:
     assert Host.discover().agent(f"cmd:{line}").name == "cmd"
 
 
+def test_a_program_of_this_folder_is_written_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(UsageError, match=r"the file agent\.sh may not be executed"):
+        Host.discover().agent("cmd:agent.sh")
+    (tmp_path / "agent.sh").chmod(0o755)
+    with pytest.raises(UsageError, match=r"not on the PATH\. Write \./agent\.sh"):
+        Host.discover().agent("cmd:agent.sh")
+    assert Host.discover().agent("cmd:./agent.sh").spec.name == "cmd"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

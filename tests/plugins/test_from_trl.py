@@ -128,7 +128,11 @@ def test_where_no_tokens_are_known_a_function_of_tokens_abstains() -> None:
     spec = from_trl(function, version=1)
     assert spec([completion("abc"), completion("")]) == [3.0, 0.0]
     assert spec([completion("")]) == [0.0]
-    assert spec([Completion("from a file"), Completion("and another")]) == [None, None]
+    unscored = spec([Completion("from a file"), Completion("and another")])
+    assert [each.score for each in unscored] == [None, None]
+    assert {each.reason for each in unscored} == {
+        "it reads completion_ids, and the tokens of these completions are unknown"
+    }
 
 
 def test_async_functions_stay_async() -> None:

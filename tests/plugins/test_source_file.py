@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo import Completion
+from grpo.core.cli.show import find_plugin
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins.errors import PluginNotFound, UsageError
 from grpo.plugins.host import Host
@@ -201,7 +202,15 @@ def test_what_a_file_imports_is_to_be_used_and_does_not_hide_its_own(
     assert HOST.reward("./mine.py").spec.name == "own"
     assert HOST.reward("./mine.py:imported").spec.name == "imported"
     assert HOST.reward("./only.py").spec.name == "imported"
+    theirs = "def exact(completion, answer, state=None):\n    return float(completion[-1]['content'] == answer)\n"
+    (tmp_path / "verifiers_style.py").write_text(theirs)
+    with Scorer([HOST.reward("./verifiers_style.py:exact")]) as scorer:
+        assert scorer.score([Completion("72", row={"answer": "72"})])["exact"][0].score == 1.0
     with pytest.raises(UsageError, match=r"expected a function, or what @reward makes of one"):
         HOST.reward("./mine.py:json")
     with pytest.raises(PluginNotFound, match=r"Is it the one in mine\.py\? Write \./mine\.py:mine\."):
         HOST.reward("mine")
+    with pytest.raises(PluginNotFound, match=r"Is it the one in mine\.py\? Write \./mine\.py:own\."):
+        find_plugin(HOST, "mine:own")
+    with pytest.raises(PluginNotFound, match=r"Is it the one in mine\.py\? Write \./mine\.py:own\."):
+        HOST.reward("mine.own")

@@ -32,6 +32,10 @@ def _refuse(*, line: str) -> None:
     if not parts:
         raise UsageError("agent 'cmd' has an empty line. Write cmd:PROGRAM ARGUMENTS, as in cmd:python agent.py.")
     if shutil.which(parts[0], path=search_path()) is None:
+        if "/" not in parts[0] and os.access(parts[0], os.X_OK):
+            raise UsageError(
+                f"agent 'cmd:{line}': {parts[0]} is a file of this folder, and not on the PATH. Write ./{parts[0]}"
+            )
         if os.path.isfile(parts[0]):  # noqa: PTH113 - whatever the text, it raises nothing
             raise UsageError(
                 f"agent 'cmd:{line}': the file {parts[0]} may not be executed. Make it executable (chmod +x), or name "

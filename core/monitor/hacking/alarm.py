@@ -7,6 +7,7 @@ with the same score, for a short time and with its own scorer, so that these cal
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -85,7 +86,7 @@ class RunAlarm(Part):
         for suspicion in suspicions:
             text = alarm_text(suspicion)
             smallest_text = "" if suspicion.collapse else self._smallest(suspicion, batch)
-            show = f"`grpo show {self._path} --step {suspicion.step} --limit 0` shows them."
+            show = f"`grpo show {shlex.quote(str(self._path))} --step {suspicion.step} --limit 0` shows them."
             self._progress.warned(f"{text} {show} {smallest_text}".rstrip())
             self._first_alarm = self._first_alarm or text
         if suspicions and self._noted is not None:

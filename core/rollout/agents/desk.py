@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from grpo.core.gateway.conversation import Ask, Finish, Refused, Reply
+from grpo.core.gateway.conversation import Ask, Finish, Refused, Reply, refuse_other_model
 from grpo.core.rollout.agents.splice import Splice
 from grpo.core.rollout.agents.tree import Call, CallTree, Reason
 from grpo.core.rollout.types import Sampled
@@ -197,8 +197,7 @@ class AgentDesk:
         if episode.ended:
             raise Refused(400, ENDED, "episode_ended")
         self._refuse_endless(episode, ask)
-        if ask.model.rpartition("/")[2] != self.model.rpartition("/")[2]:
-            raise Refused(404, f"there is no model '{one_line(ask.model)}'; there is: {self.model}", "model_not_found")
+        refuse_other_model(ask, self.model)
         prompt, parent, reason = self._prompt(episode, ask)
         calls = episode.tree.unreceived(prompt)[: ask.count]
         for _ in range(ask.count - len(calls)):

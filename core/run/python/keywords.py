@@ -9,19 +9,22 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from grpo.core.config.schema import RunConfig
+from grpo.core.config.schema import RunConfig, named_elsewhere
 from grpo.core.config.setting import settings_of
 from grpo.plugins.errors import UsageError, did_you_mean
 
 PLUGINS = ("env", "rewards", "env_rewards", "verifier")
 _COMMAND = r"`[^`]*`|\bgrpo (?!run\b)[a-z]+(?: (?!with\b|and\b|or\b)[^\s.;]+)*"  # stays a command
-_RESUME = r"\bgrpo run --resume (?P<run>[^\s;]+?)(?: --steps (?P<steps>\w+))?(?=[.;,)]?(?:\s|$))"
+_RESUME = (
+    r"\bgrpo run --resume (?P<run>(?:'[^']*'|\x22[^\x22]*\x22|[^\s;])+?)(?: --steps (?P<steps>\w+))?(?=[.;,)]?(?:\s|$))"
+)
 _SET = r"--set (?P<key>[\w.]+)=(?P<value>[^\s,;)]*[^\s,;).])"
 _FLAG = r"--(?P<flag>[a-z][\w-]*)(?: (?P<argument>\d[\w.]*\d|\d|[\w./-]*[./:][\w./:=,-]*\w|[A-Z][A-Z|]+\b))?"
 _TABLE = r"(?<![\w.'\"])(?P<section>[a-z]+)\.(?P<name>[a-z_]+)=(?P<text>'[^']*'|[^\s,;)]*[^\s,;).])"
@@ -34,9 +37,8 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         key = name if isinstance(value, Mapping) and name in _sections() else short.get(name, name)
         if key.partition(".")[0] not in RunConfig.model_fields:
-            known = [*RunConfig.model_fields, *short, "resume", "quiet"]
             raise UsageError(
-                f"grpo.train has no argument '{name}'.{did_you_mean(name, known)} See docs/configuration.md for all "
+                f"grpo.train has no argument '{name}'.{_meant(name, short)} See docs/configuration.md for all "
                 "settings; those of a section are given as in train={'lr': 1e-4}."
             )
         if key in _sections() and not isinstance(value, (Mapping, type(None))):
@@ -45,6 +47,13 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
             if leaf is not None:
                 _put(tree, path, leaf, name)
     return tree
+
+
+def _meant(name: str, short: Mapping[str, str]) -> str:
+    """Returns a question with the keyword that a wrong one may mean: what other trainers call it, or the closest."""
+    if elsewhere := named_elsewhere(name):
+        return f" Did you mean '{next((keyword for keyword, key in short.items() if key == elsewhere), elsewhere)}'?"
+    return did_you_mean(name, [*RunConfig.model_fields, *short, "resume", "quiet"])
 
 
 def short_names() -> dict[str, str]:
@@ -116,7 +125,7 @@ def _reworded(match: re.Match[str]) -> str:
         return match[0]
     if part["run"]:
         steps = "" if part["steps"] is None else f", steps={part['steps']}"
-        return f"grpo.train(resume={part['run']!r}{steps})"
+        return f"grpo.train(resume={''.join(shlex.split(part['run']))!r}{steps})"
     if part["key"]:
         return _keyword(part["key"], _value(part["value"]))
     if part["section"]:

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import secrets
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -159,7 +160,7 @@ def _run(
     failures = [values for event, values in shown if event == "failed"]
     if isinstance(summary, RunSummary):
         return summary
-    again = f"Continue with: grpo run --resume {path} --on ray"
+    again = f"Continue with: grpo run --resume {shlex.quote(str(path))} --on ray"
     if not failures:
         raise RunError(
             f"a training process was lost, which ended the run: {_reason(ranks.error)}. Its run directory is kept. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -135,7 +136,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float,
     `limit`: the share of rollouts that the environment may fail on, and of those that came to an end, one reward.
     `run`: its directory. Raises RunError: names the environment or the reward, its distribution and the first reason.
     """
-    sampled = batch.sampled
+    sampled, show = batch.sampled, f"grpo show {shlex.quote(str(run))}"
     ended = [number for number, completion in enumerate(sampled) if completion.finish_reason != "error"]
     for env in dict.fromkeys(completion.env for completion in sampled):
         own = [completion for completion in sampled if completion.env == env]
@@ -146,7 +147,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float,
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed {where}, over "
                 f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} "
-                f"`grpo show {run}` has them. Fix the {'agent' if agents else 'environment'}, then resume the run."
+                f"`{show}` has them. Fix the {'agent' if agents else 'environment'}, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         outcomes = batch.outcomes_of(reward.name)
@@ -156,7 +157,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float,
             raise RunError(
                 f"reward '{reward.name}' ({reward.distribution}) failed on {len(failures)} of {count} completions in "
                 f"step {batch.step}, over failures.stop_share {limit:g}. The first reason: "
-                f"{_sentence(failures[0].reason)} `grpo show {run} --failures` has them. Fix the reward, then "
+                f"{_sentence(failures[0].reason)} `{show} --failures` has them. Fix the reward, then "
                 "resume the run."
             )
 

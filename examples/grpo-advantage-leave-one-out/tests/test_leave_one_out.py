@@ -21,4 +21,4 @@ def test_a_completion_is_compared_with_the_others() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().advantage("grpo-advantage-leave-one-out/leave_one_out@1").spec is leave_one_out
+    assert Host.discover().advantage("grpo-advantage-leave-one-out/leave_one_out").spec is leave_one_out

@@ -13,4 +13,4 @@ def test_it_keeps_what_an_agent_promises() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().agent("grpo-agent-one-command/one_command@1").spec is one_command
+    assert Host.discover().agent("grpo-agent-one-command/one_command").spec is one_command

@@ -44,5 +44,5 @@ def test_mini_swe_agent_takes_its_settings() -> None:
 
 def test_grpo_finds_both() -> None:
     host = Host.discover()
-    assert host.env("grpo-env-chores/chores@1").spec is chores
-    assert host.agent("grpo-env-chores/chores@1").spec is chores_agent
+    assert host.env("grpo-env-chores/chores").spec is chores
+    assert host.agent("grpo-env-chores/chores").spec is chores_agent

@@ -25,4 +25,4 @@ def test_a_token_that_went_too_far_pulls_no_further() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().loss("grpo-loss-clipped-ratio/clipped_ratio@1").spec is clipped_ratio
+    assert Host.discover().loss("grpo-loss-clipped-ratio/clipped_ratio").spec is clipped_ratio

@@ -29,4 +29,4 @@ def test_a_tolerance_lets_near_answers_pass() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().reward("grpo-reward-stated-number/stated_number@1").spec is stated_number
+    assert Host.discover().reward("grpo-reward-stated-number/stated_number").spec is stated_number

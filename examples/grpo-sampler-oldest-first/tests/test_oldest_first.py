@@ -19,4 +19,4 @@ def test_solved_rows_rest_and_come_again() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().sampler("grpo-sampler-oldest-first/oldest_first@1").spec is oldest_first
+    assert Host.discover().sampler("grpo-sampler-oldest-first/oldest_first").spec is oldest_first

@@ -44,4 +44,4 @@ def test_trouble_is_tried_again_once() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().sandbox("grpo-sandbox-second-try/second_try@1").spec is second_try
+    assert Host.discover().sandbox("grpo-sandbox-second-try/second_try").spec is second_try

@@ -145,4 +145,4 @@ def test_a_python_without_harbor_says_what_to_do() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().session("grpo-session-cloud/cloud@1").spec is cloud
+    assert Host.discover().session("grpo-session-cloud/cloud").spec is cloud

@@ -26,4 +26,4 @@ def test_commands_are_noted_with_how_they_ended() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().session("grpo-session-logged/logged@1").spec is logged
+    assert Host.discover().session("grpo-session-logged/logged").spec is logged

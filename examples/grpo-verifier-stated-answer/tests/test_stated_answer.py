@@ -13,4 +13,4 @@ def test_the_verdict_can_be_trusted() -> None:
 
 
 def test_grpo_finds_it() -> None:
-    assert Host.discover().verifier("grpo-verifier-stated-answer/stated_answer@1").spec is stated_answer
+    assert Host.discover().verifier("grpo-verifier-stated-answer/stated_answer").spec is stated_answer

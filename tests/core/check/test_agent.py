@@ -83,6 +83,12 @@ def test_an_honest_agent_holds_and_its_requests_are_described(tmp_path: Path) ->
             "no later request",
         ),
         (
+            "def run(task, access): return ask(access, [{'role': 'user', 'content': task.text}], model='gpt-4o')",
+            "asks the policy",
+            "error",
+            "the gateway had refused 1 request",
+        ),
+        (
             "def run(task, access):\n    loop(access, [{'role': 'user', 'content': 'x'}])\n    raise SystemExit(7)",
             "ends by itself",
             "warning",

@@ -131,6 +131,7 @@ def test_a_completion_of_a_run_is_shrunk(full_run: Path) -> None:
         (("--input", "rows.jsonl", "--row", "9"), "no row on line 9"),
         (("--input", "nowhere.jsonl", "--row", "9"), "No such file"),
         (("nowhere",), "RUN needs --index N"),
+        (("rows.jsonl",), "rows.jsonl is a file of rows, and no run: name it with --input rows.jsonl --row N."),
         (("nowhere", "--index", "1"), "does not exist"),
     ],
 )

@@ -342,6 +342,20 @@ def test_a_run_that_named_a_verifier_is_measured_with_it(full_run: Path, tmp_pat
     assert plan.verifier.name == "algebra"
 
 
+def test_a_note_says_that_only_the_end_of_a_file_is_measured(tiny_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "test.jsonl"
+    file.write_text("".join(json.dumps({"question": f"What is {n} + 1?", "answer": str(n)}) + "\n" for n in range(30)))
+
+    def notes(dataset: Path, split: str = "test") -> str:
+        chosen = Choices(env="gsm8k", dataset=str(dataset), split=split)
+        return " ".join(plan_evaluation(find_weights(str(tiny_model)), Host.discover(), chosen).notes)
+
+    assert f"{file} has no test split, so its last tenth (at most 500) is measured: 3 problems." in notes(file)
+    assert "--split train measures the rest." in notes(file)
+    assert notes(file, "train") == ""
+    assert notes(tmp_path) == "", "the folder's file named test.jsonl is measured whole"
+
+
 @pytest.mark.slow
 def test_a_run_is_measured_on_rows_that_ask_nothing_it_was_trained_on(full_run: Path, tmp_path: Path) -> None:
     def rows(numbers: Sequence[int]) -> str:

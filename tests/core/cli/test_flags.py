@@ -169,7 +169,12 @@ def test_an_error_names_what_the_user_typed(tmp_path: Path) -> None:
 
 
 def test_a_flag_of_another_trainer_is_refused_with_its_name_here() -> None:
-    for flag, meant in (("--num-generations", "--group-size"), ("--vllm-mode", "--rollout"), ("--r", "--lora-rank")):
+    for flag, meant in (
+        ("--num-generations", "--group-size"),
+        ("--vllm-mode", "--rollout"),
+        ("--learning-rate", "--lr"),
+        ("--r", "--lora-rank"),
+    ):
         assert f"Did you mean '{meant}'?" in CliRunner().invoke(cli, ["run", flag, "8"]).output
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,23 @@ def test_a_wrong_command_is_named_with_the_nearest_one(
 def test_a_wrong_flag_is_exit_code_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(monkeypatch, "run", "--stpes", "3") == 2
     assert "--steps" in capsys.readouterr().err
+
+
+def test_what_an_interrupt_breaks_is_reported_as_the_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def half_an_import() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:  # as some libraries do while they are imported
+            raise AttributeError("module 'numpy' has no attribute 'ndarray'") from None
+
+    monkeypatch.setitem(cli.commands, "runs", click.Command("runs", callback=half_an_import))
+    monkeypatch.setattr(type(cli), "get_command", lambda self, context, name: self.commands.get(name))
+    before = signal.getsignal(signal.SIGINT)
+    assert call(monkeypatch, "runs") == 130
+    assert capsys.readouterr().err == "grpo: interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,7 @@ def test_a_name_of_two_kinds_must_say_which(site: Path) -> None:
         ("neer", "no plugin 'neer'. Did you mean 'near'?"),
         ("verifier:neer_verifier", "Did you mean 'near_verifier'?"),
         ("proximity", "Write near-dist/proximity or other-dist/proximity."),
+        ("nowhere", "no plugin 'nowhere'. One in a file is ./FILE.py:nowhere. Plugins of "),
         ("torn-dist", "no_such_module_anywhere"),
         ("near@9", "version 9"),
         ("./none.py:f", "no file './none.py'"),

@@ -93,6 +93,15 @@ def test_the_end_of_a_run_proposes_no_command_that_cannot_find_its_objects(plan:
     assert proposed(verifier=f"{GIVEN}/right") == proposed(env=f"{GIVEN}/desk") == []
 
 
+def test_commands_at_the_end_of_a_run_can_be_pasted_where_its_path_has_blanks(plan: Plan) -> None:
+    config = plan.config.model_copy(update={"env": "gsm8k"})
+    lines = ending("done", Path("my runs/a"), 3, dataclasses.replace(plan, config=config))
+    lines += ending("interrupted", Path("my runs/a"), 3, plan) + ending("interrupted", Path("my runs/a"), 3, None)
+    proposed = [line for line in lines if "grpo " in line]
+    assert len(proposed) == 6
+    assert all("'my runs/a'" in line for line in proposed), proposed
+
+
 def panel() -> tuple[LivePanel, io.StringIO]:
     display, text = LivePanel(), io.StringIO()
     display._console = Console(file=text, force_terminal=True, width=100, color_system=None)
@@ -142,7 +151,7 @@ def test_plain_lines_say_what_happened_one_line_an_event(plan: Plan, capsys: pyt
     )
     assert expected in out
     assert out.count("warm-up") == 2, "every tenth step and the last"
-    assert "stopped after step 3. Continue with: grpo run --resume runs/[1]" in out
+    assert "stopped after step 3. Continue with: grpo run --resume 'runs/[1]'" in out
     assert err == ""
 
 
@@ -285,7 +294,7 @@ def test_below_a_cell_hostile_text_is_inert_and_the_end_says_how_to_go_on(plan: 
         "/models/[x]tiny",
         "a &lt;note&gt;",
         "stopped after 4 steps",
-        "grpo run --resume runs/&lt;b&gt;",
+        "grpo run --resume &#x27;runs/&lt;b&gt;&#x27;",
     ):
         assert part in page, part
     assert page.count("&lt;script&gt;") == 5, "warning, title, question, completion, environment"

@@ -222,6 +222,7 @@ def test_a_reward_whose_column_some_row_lacks_is_refused_with_that_row(plan_of: 
     reward = [f"{tmp_path}/mine.py:level"]
     message = refusal(plan_of, rewards=reward)
     assert "reward 'level' needs the column difficulty, but embedded (mixed, data_seed 0, train), row 1 has:" in message
+    assert message.endswith("Add it to the rows; in a function of yours, a parameter with a default may be missing.")
     rows = problems(20, difficulty="easy")
     del rows[7]["difficulty"]
     message = refusal(plan_of, rewards=reward, dataset=write_rows(tmp_path / "rows.jsonl", rows))

@@ -54,7 +54,7 @@ def test_only_a_fresh_run_wants_a_folder_of_its_own(tmp_path: Path) -> None:
 
 def test_a_folder_with_a_run_is_continued_unless_the_run_is_in_progress(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run")
-    with pytest.raises(UsageError, match=r"is not empty\. Name a new folder, or continue it with --resume"):
+    with pytest.raises(UsageError, match=r"is not empty\. Name a new folder, or continue it with: grpo run --resume"):
         save_every(fresh=True, out=str(run.path))
     with exclusive(run), pytest.raises(UsageError, match=r"a run is in progress there\. Name a new folder\.$"):
         save_every(fresh=True, out=str(run.path))

@@ -117,6 +117,7 @@ def test_columns_that_data_sets_use_are_found_and_others_are_named(tmp_path: Pat
         ({"question": " ", "tests": "x"}, "must hold the task as text"),
         ({"question": "q"}, "no tests"),
         ({"question": "q", "tests": []}, "no tests"),
+        ({"question": "q", "test_cases": ["assert f()"]}, "no tests; the row has: question, test_cases. A row needs"),
         ({"question": "q", "inputs": ["1"]}, "no tests"),
     ],
 )

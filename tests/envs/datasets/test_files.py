@@ -51,6 +51,14 @@ def test_a_broken_line_is_named(tmp_path: Path, line: bytes, fault: str) -> None
     assert str(caught.value).startswith(f"{path}, line 3: {fault}")
 
 
+def test_a_list_in_a_file_of_lines_is_told_before_its_number_of_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('[{"n": "1"}, {"n": "2"}]\n')
+    with pytest.raises(DatasetError, match=r"rows\.jsonl: its only line is a list\. .* name the file \*\.json"):
+        read_file(path)
+    assert len(read_file(path.rename(tmp_path / "rows.json"))) == 2
+
+
 def test_reading_a_file_is_lazy(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"n": "0"}\nbroken\n', encoding="utf-8")

@@ -155,6 +155,7 @@ def test_a_program_that_kills_its_grader_gets_nothing(tmp_path: Path) -> None:
         ({"grader": None}, "the column 'grader' must hold text"),
         ({"files": ["a"]}, "the column 'files' must hold an object"),
         ({"files": {"a": 1}}, "the column 'files', 'a': the content"),
+        ({"files": {"b/../../a": ""}}, "the column 'files', 'b/../../a': name a path in the working directory"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused_by_its_place(
@@ -203,3 +204,9 @@ def test_a_weak_task_without_a_solution_is_listed(tmp_path: Path) -> None:
     assert not report.ok
     assert "an agent that leaves empty files is paid 1" in report.weak[0].cheats
     assert "weak rows, which pay for what solves nothing: 1" in str(report)
+
+
+def test_a_column_that_is_spelt_otherwise_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"instruction": "Do it.", "grade": "true"}) + "\n")
+    with pytest.raises(DatasetError, match=r"line 1: no column 'grader'; the row has: instruction, grade. It needs"):
+        Host.discover().env(f"shell:{tmp_path / 'tasks.jsonl'}").rows("test")

@@ -51,6 +51,13 @@ def test_a_weak_task_is_named_with_what_it_pays_for(task: dict[str, Any], machin
     assert [*found.sentences()]
 
 
+def test_why_a_solution_is_not_paid_is_said_with_what_the_grader_printed(machines: Machines) -> None:
+    task = {"instruction": "Write 77 into answer.txt.", "grader": "[ $(cat answer.txt) = 77", "solution": "echo 77 > a"}
+    [sentence] = panel(task, machines).sentences()
+    assert sentence.startswith("its own solution is paid 0, no more than doing nothing: the grader ended with status 2")
+    assert "missing" in sentence
+
+
 def test_a_task_without_a_solution_is_attacked_by_the_files_that_it_names(machines: Machines) -> None:
     task = {"instruction": "Write the largest number of n.txt into answer.txt.", "files": {"n.txt": "3\n77\n"}}
     found = panel({**task, "grader": "grep -q 77 answer.txt"}, machines)

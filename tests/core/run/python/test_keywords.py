@@ -51,6 +51,8 @@ def test_keywords_become_the_tree_of_a_configuration(settings: dict[str, Any], t
     ("settings", "why"),
     [
         ({"step": 3}, "no argument 'step'. Did you mean 'steps'?"),
+        ({"learning_rate": 1e-5}, "no argument 'learning_rate'. Did you mean 'lr'?"),
+        ({"num_generations": 4}, "no argument 'num_generations'. Did you mean 'group_size'?"),
         ({"trian": {"lr": 1}}, "Did you mean 'train'?"),
         ({"verifiers": "gsm8k"}, "Did you mean 'verifier'?"),
         ({"steps": 3, "train": {"steps": 3}}, "'train.steps' is given twice"),
@@ -74,6 +76,7 @@ def test_a_slip_is_told(settings: dict[str, Any], why: str) -> None:
         ("Name one with --reward, or --lora, or --full", "Name one with rewards=..., or lora=True, or lora=False"),
         ("and lora.dropout=0, which", 'and lora={"dropout": 0}, which'),
         ("with: grpo run --resume runs/x --steps 4", "with: grpo.train(resume='runs/x', steps=4)"),
+        ("with: grpo run --resume 'my runs/x' --steps 4", "with: grpo.train(resume='my runs/x', steps=4)"),
         ("See `grpo show runs/x --step 3`, or grpo plugins", "See `grpo show runs/x --step 3`, or grpo plugins"),
         ("a file --of theirs, and note.book=3", "a file --of theirs, and note.book=3"),
     ],
