@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from grpo.core.cli import options
 from grpo.core.cli.bar import progress_bar
 from grpo.core.cli.flags import table_of
 from grpo.core.scoring.tally import verdict_counts
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from grpo.core.text.stats import Estimate
     from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 
-AT_LEAST_ONE = click.IntRange(min=1)
-
 
 @click.command(name="eval")
 @click.option(
@@ -39,11 +38,13 @@ AT_LEAST_ONE = click.IntRange(min=1)
 )
 @click.option("--model", metavar="NAME", help="Hub id, folder or run directory. Default: the embedded model.")
 @click.option("--adapter", metavar="NAME", help="PEFT folder or hub id to apply on top.")
-@click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per problem, for pass@k. Default: 1.")
+@click.option(
+    "-n", "samples", type=options.AT_LEAST_ONE, default=1, help="Completions per problem, for pass@k. Default: 1."
+)
 @click.option("--split", type=click.Choice(["test", "train"]), default="test", help="Split of the rows. Default: test.")
 @click.option(
     "--size",
-    type=AT_LEAST_ONE,
+    type=options.AT_LEAST_ONE,
     help="Use only the first N problems. Default: all; 200 where the environment makes its own.",
 )
 @click.option(
@@ -56,24 +57,16 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--agent", metavar="SPEC", help="Agent program that answers the tasks. Default: the run's.")
 @click.option("--session", metavar="SPEC", help="Session in which episodes run. Default: the environment's.")
 @click.option("--dataset", metavar="FILE|ID", help="Rows for the environment: a file or a hub dataset.")
-@click.option(
-    "--chat-template-kwargs",
-    "variables",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Variables of the chat template; repeat for several. Default: the run's.",
-)
-@click.option(
-    "--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: 0 (greedy) for -n 1, else 1."
-)
+@options.template_variables
+@options.temperature
 @click.option(
     "--max-completion-length",
     "max_tokens",
-    type=AT_LEAST_ONE,
+    type=options.AT_LEAST_ONE,
     help="Longest completion, in tokens. Default: the run's; 96 for the embedded model, 512 else.",
 )
-@click.option("--batch-size", type=AT_LEAST_ONE, default=128, help="Completions decoded at once. Default: 128.")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the sampling. Default: 0.")
+@click.option("--batch-size", type=options.AT_LEAST_ONE, default=128, help="Completions decoded at once. Default: 128.")
+@options.seed
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write every completion as JSON lines.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from grpo.core.cli.options import AT_LEAST_ONE
 from grpo.core.cli.slurm import Machines, shares, slurm_script
 from grpo.plugins.errors import UsageError
 
 if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
 
-AT_LEAST_ONE = click.IntRange(min=1)
 LONGEST = re.compile(r"(\d+-)?\d{1,3}(:\d{2}){0,2}")  # 90, 12:00:00, 2-00:00:00
 
 

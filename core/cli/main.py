@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import importlib
 import os
 import signal
 import sys
@@ -21,6 +20,7 @@ from typing import NoReturn
 import click
 
 import grpo
+from grpo.core.cli.lazy import LazyGroup
 from grpo.core.processes.memory import BEFORE_TORCH
 from grpo.core.processes.rank import count, rank
 from grpo.core.text.printable import printable
@@ -32,70 +32,60 @@ INTERRUPTED = 130
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)  # what stdout may come to
 GRACE = 5.0  # seconds that threads of plugins have to end in when all else has
 
-# name: (module and attribute, the line in `grpo --help`); the module is imported when the command is used.
-COMMANDS = {
-    "run": ("grpo.core.cli.run:run", "Train a policy on an environment."),
-    "plan": ("grpo.core.cli.plan:plan", "Show where a run's memory goes and which settings fit."),
-    "launch": ("grpo.core.cli.launch:launch", "Write a SLURM batch script for a run."),
-    "serve-rollouts": ("grpo.core.cli.serve:serve_rollouts", "Start vLLM as a rollout server."),
-    "serve-mcp": ("grpo.core.cli.serve_mcp:serve_mcp", "Offer the tasks of an environment as an MCP server."),
-    "eval": ("grpo.core.cli.eval:evaluate", "Measure a model on an environment, without training."),
-    "plugins": ("grpo.core.cli.plugins:plugins", "List the installed plugins; show, check, validate or create one."),
-    "score": ("grpo.core.cli.score:score", "Score recorded completions with rewards."),
-    "verify": ("grpo.core.cli.score:verify", "Judge recorded completions with a verifier."),
-    "sandbox": ("grpo.core.cli.sandbox:sandbox", "Run a program in a sandbox; check a sandbox."),
-    "shrink": ("grpo.core.cli.shrink:shrink", "Find the smallest text that keeps a suspicious score."),
-    "diff": ("grpo.core.cli.diff:diff", "Show how a change of rewards changes advantages."),
-    "doctor": ("grpo.core.cli.doctor:doctor", "Diagnose this machine: what would stop a run?"),
-    "runs": ("grpo.core.cli.runs:runs", "List the runs of this folder."),
-    "show": ("grpo.core.cli.runs:show", "Print rollouts of a run."),
-    "report": ("grpo.core.cli.report:report", "Write runs as one HTML page."),
-    "watch": ("grpo.core.cli.watch:watch", "Follow runs in a browser."),
-    "generate": ("grpo.core.cli.model:generate", "Try the model of a run on a prompt."),
-    "export": ("grpo.core.cli.model:export", "Write the model of a run for transformers and PEFT."),
-    "push": ("grpo.core.cli.push:push", "Publish model, card and report of a run on the hub."),
-}
-# The titled groups of `grpo --help`, in the order of the commands.
+# The groups of `grpo --help`; name: (module and attribute, the line there). A module is imported when it is used.
 GROUPS = {
-    "Train and measure": ("run", "plan", "launch", "serve-rollouts", "serve-mcp", "eval"),
-    "Rewards and plugins": ("plugins", "score", "verify", "sandbox", "shrink", "diff"),
-    "Machine": ("doctor",),
-    "Runs": ("runs", "show", "report", "watch", "generate", "export", "push"),
+    "Train and measure": {
+        "run": ("grpo.core.cli.run:run", "Train a policy on an environment."),
+        "plan": ("grpo.core.cli.plan:plan", "Show where a run's memory goes and which settings fit."),
+        "launch": ("grpo.core.cli.launch:launch", "Write a SLURM batch script for a run."),
+        "serve-rollouts": ("grpo.core.cli.serve:serve_rollouts", "Start vLLM as a rollout server."),
+        "serve-mcp": ("grpo.core.cli.serve_mcp:serve_mcp", "Offer the tasks of an environment as an MCP server."),
+        "eval": ("grpo.core.cli.eval:evaluate", "Measure a model on an environment, without training."),
+    },
+    "Rewards and plugins": {
+        "plugins": (
+            "grpo.core.cli.plugins:plugins",
+            "List the installed plugins; show, check, validate or create one.",
+        ),
+        "score": ("grpo.core.cli.score:score", "Score recorded completions with rewards."),
+        "verify": ("grpo.core.cli.score:verify", "Judge recorded completions with a verifier."),
+        "sandbox": ("grpo.core.cli.sandbox:sandbox", "Run a program in a sandbox; check a sandbox."),
+        "shrink": ("grpo.core.cli.shrink:shrink", "Find the smallest text that keeps a suspicious score."),
+        "diff": ("grpo.core.cli.diff:diff", "Show how a change of rewards changes advantages."),
+    },
+    "Machine": {
+        "doctor": ("grpo.core.cli.doctor:doctor", "Diagnose this machine: what would stop a run?"),
+    },
+    "Runs": {
+        "runs": ("grpo.core.cli.runs:runs", "List the runs of this folder."),
+        "show": ("grpo.core.cli.runs:show", "Print rollouts of a run."),
+        "report": ("grpo.core.cli.report:report", "Write runs as one HTML page."),
+        "watch": ("grpo.core.cli.watch:watch", "Follow runs in a browser."),
+        "generate": ("grpo.core.cli.model:generate", "Try the model of a run on a prompt."),
+        "export": ("grpo.core.cli.model:export", "Write the model of a run for transformers and PEFT."),
+        "push": ("grpo.core.cli.push:push", "Publish model, card and report of a run on the hub."),
+    },
 }
+COMMANDS = {name: module for commands in GROUPS.values() for name, (module, _) in commands.items()}
 MEANT = {"train": "grpo run", "resume": "grpo run --resume"}  # commands of other trainers
 WIDEST = max(map(len, COMMANDS))
 
 
-class _LazyGroup(click.Group):
-    """A group that knows its commands by name and imports them one by one."""
+class _Commands(LazyGroup):
+    """All commands, in titled groups."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, attribute = COMMANDS[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            other = next((ours for word, ours in MEANT.items() if did_you_mean(args[0], [word])), "")
-            meant = did_you_mean(args[0], COMMANDS) or (other and f" Did you mean '{other}'?")
-            raise UsageError(f"no command '{args[0]}'.{meant} List the commands with: grpo --help")
-        return super().resolve_command(ctx, args)
+    def unknown(self, name: str, meant: str) -> str:
+        other = next((ours for word, ours in MEANT.items() if did_you_mean(name, [word])), "")
+        meant = meant or (other and f" Did you mean '{other}'?")
+        return f"no command '{name}'.{meant} List the commands with: grpo --help"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, names in GROUPS.items():
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(WIDEST), COMMANDS[name][1]) for name in names])
+                formatter.write_dl([(name.ljust(WIDEST), line) for name, (_, line) in commands.items()])
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, later=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(grpo.__version__, prog_name="grpo")
 def cli() -> None:
     """Write rewards and environments for GRPO fine-tuning, and train with them.

@@ -7,38 +7,29 @@ from pathlib import Path
 
 import click
 
+from grpo.core.cli import options
 from grpo.core.cli.bar import status_line
 from grpo.core.cli.flags import table_of
 from grpo.core.text.printable import counted, one_line, printable
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
-AT_LEAST_ONE = click.IntRange(min=1)
-
 
 @click.command()
 @click.argument("model", metavar="[RUN]", required=False)
 @click.option("-p", "--prompt", "prompts", metavar="TEXT", multiple=True, help="Prompt; repeat for several.")
 @click.option("--file", type=click.Path(path_type=Path), help="Text file with one prompt per line.")
-@click.option("-n", "samples", type=AT_LEAST_ONE, default=1, help="Completions per prompt. Default: 1.")
-@click.option(
-    "--temperature", type=click.FloatRange(min=0), help="Sampling temperature. Default: 0 (greedy) for -n 1, else 1."
-)
+@click.option("-n", "samples", type=options.AT_LEAST_ONE, default=1, help="Completions per prompt. Default: 1.")
+@options.temperature
 @click.option(
     "--max-new-tokens",
     "max_tokens",
-    type=AT_LEAST_ONE,
+    type=options.AT_LEAST_ONE,
     help="Longest completion, in tokens. Default: the run's; 96 for the embedded model, 512 else.",
 )
 @click.option("--env", metavar="SPEC", help="Environment whose prompt to use. Default: the run's.")
-@click.option(
-    "--chat-template-kwargs",
-    "variables",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Variables of the chat template; repeat for several. Default: the run's.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the sampling. Default: 0.")
+@options.template_variables
+@options.seed
 def generate(
     model: str | None,
     prompts: tuple[str, ...],

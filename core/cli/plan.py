@@ -13,6 +13,7 @@ import click
 
 from grpo.core.cli.bar import status_line
 from grpo.core.cli.flags import SettingsCommand, every_flag, given
+from grpo.core.cli.options import AT_LEAST_ONE
 from grpo.core.config.defaults import default_completion
 from grpo.plugins.errors import UsageError
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from grpo.core.planning.memory.estimate import Shape
     from grpo.core.planning.memory.proposal import Proposal
 
-AT_LEAST_ONE = click.IntRange(min=1)
 CONTEXT = 2048  # tokens, where nothing says how long sequences are
 LOSSES = {"naive": "all logits", "trl": "TRL's head", "grpo": "grpo's head"}
 MAX_CONTEXT = 2**20  # tokens, where a model names no limit of its own

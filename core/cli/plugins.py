@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import gc
-import importlib
 from dataclasses import asdict
 
 import click
 
+from grpo.core.cli.lazy import LazyGroup
 from grpo.core.cli.table import print_table
 from grpo.plugins._host.names import clash_of
 from grpo.plugins._host.probe import forget
-from grpo.plugins.errors import UsageError, did_you_mean
 from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS
 
@@ -24,31 +23,7 @@ LATER = {
 }
 
 
-class _Group(click.Group):
-    """A group with commands that are imported when they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *LATER])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in LATER:
-            return super().get_command(ctx, cmd_name)
-        module, attribute = LATER[cmd_name].split(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        names = self.list_commands(ctx)
-        if args and not args[0].startswith("-") and args[0] not in names:
-            meant = did_you_mean(args[0], names)
-            raise UsageError(f"grpo plugins has no command '{args[0]}'.{meant} List them with: grpo plugins --help")
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Group, invoke_without_command=True)
+@click.group(cls=LazyGroup, later=LATER, invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: plugins and problems.")
 @click.option("--again", is_flag=True, help="Load all packages again, ignoring cached results.")
 @click.option("-v", "--verbose", is_flag=True, help="Print the traceback of every broken plugin.")

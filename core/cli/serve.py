@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from grpo.core.cli.options import AT_LEAST_ONE
 from grpo.core.config.defaults import SERVER_PORT
 from grpo.core.rollout.server.capabilities import TOKEN
 from grpo.plugins.errors import UsageError
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from grpo.core.config.schema import RunConfig
     from grpo.core.rollout.server.capabilities import ServerCapabilities
     from grpo.core.rollout.server.serve import RolloutServer
-
-AT_LEAST_ONE = click.IntRange(min=1)
 
 
 @click.command(name="serve-rollouts")

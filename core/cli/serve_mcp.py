@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import click
 
+from grpo.core.cli import options
+
 
 @click.command(name="serve-mcp")
 @click.argument("env", metavar="SPEC")
-@click.option(
-    "--split", type=click.Choice(["train", "test"]), default="train", help="Split of the rows. Default: train."
-)
-@click.option("--size", type=click.IntRange(min=1), help="Only the first N tasks. Default: all.")
-@click.option(
-    "--reward", "rewards", metavar="SPEC", multiple=True, help="Reward; repeat for several. Default: the environment's."
-)
+@options.split
+@click.option("--size", type=options.AT_LEAST_ONE, help="Only the first N tasks. Default: all.")
+@options.rewards
 @click.option(
     "--seconds", type=click.FloatRange(min=1), default=60.0, help="Limit of one call of the environment. Default: 60."
 )

@@ -9,6 +9,7 @@ import sys
 import click
 
 from grpo.core.check.gold.validate import validate as validate_env
+from grpo.core.cli import options
 from grpo.core.cli.bar import progress_bar
 from grpo.core.text.printable import printable
 from grpo.plugins.errors import UsageError
@@ -17,17 +18,13 @@ from grpo.plugins.specs import KINDS
 
 @click.command()
 @click.argument("env", metavar="[env:]SPEC")
-@click.option(
-    "--split", type=click.Choice(["train", "test"]), default="train", help="Split of the rows. Default: train."
-)
+@options.split
 @click.option(
     "--size",
-    type=click.IntRange(min=1),
+    type=options.AT_LEAST_ONE,
     help="Only the first N rows. Default: all; 200 where the environment makes its own.",
 )
-@click.option(
-    "--reward", "rewards", metavar="SPEC", multiple=True, help="Reward; repeat for several. Default: the environment's."
-)
+@options.rewards
 @click.option(
     "--env-processes",
     type=click.IntRange(min=0),

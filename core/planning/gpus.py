@@ -120,11 +120,12 @@ def gpu_of(name: str | None) -> Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Machines that are alike. `per_node`: GPUs in each."""
+    """Machines that are alike. `per_node`: GPUs in each; `share`: what programs reach of the GPU's figures."""
 
     gpu: Gpu
     nodes: int
     per_node: int
+    share: Share = Share()
 
     @property
     def count(self) -> int:
@@ -187,12 +188,9 @@ class Placement:
         return max(self.seconds, key=lambda part: self.seconds[part])
 
 
-def place(shape: Shape, work: Work, cluster: Cluster, share: Share | None = None) -> Placement:
-    """Returns the placement with the shortest step.
-
-    `share`: of the published figures that is reached. Raises UsageError: it fits nowhere.
-    """
-    placements = list(_placements(shape, work, cluster, share or Share()))
+def place(shape: Shape, work: Work, cluster: Cluster) -> Placement:
+    """Returns the placement with the shortest step. Raises UsageError: it fits nowhere."""
+    placements = list(_placements(shape, work, cluster))
     if not placements:
         raise UsageError(
             f"on {cluster.count} x {cluster.gpu.name} no placement holds weights, gradients, optimizer and one "
@@ -201,23 +199,21 @@ def place(shape: Shape, work: Work, cluster: Cluster, share: Share | None = None
     return min(placements, key=lambda placement: placement.step)
 
 
-def _placements(shape: Shape, work: Work, cluster: Cluster, share: Share) -> Iterator[Placement]:
+def _placements(shape: Shape, work: Work, cluster: Cluster) -> Iterator[Placement]:
     """Yields what fits; for each division of the GPUs the least sharding with which it does."""
     unit = cluster.per_node if cluster.nodes > 1 else 1
     for servers in range(unit, cluster.count, unit) if work.apart else (0,):
         for sharding in SHARDINGS if cluster.count - servers > 1 else SHARDINGS[:1]:
-            placements = list(_sharded(shape, work, cluster, servers, sharding, share))
+            placements = list(_sharded(shape, work, cluster, servers, sharding))
             if placements:
                 yield from placements
                 break
 
 
-def _sharded(
-    shape: Shape, work: Work, cluster: Cluster, servers: int, sharding: Shared, share: Share
-) -> Iterator[Placement]:
+def _sharded(shape: Shape, work: Work, cluster: Cluster, servers: int, sharding: Shared) -> Iterator[Placement]:
     training, sampling = cluster.count - servers, servers or cluster.count
     spread = Spread(training, sharding)
-    trained = _training(shape, work, cluster, spread, share)
+    trained = _training(shape, work, cluster, spread)
     if trained is None:
         return
     memory, update, communicate = trained
@@ -226,15 +222,14 @@ def _sharded(
     size = shape.adapter if work.adapter else round(CHANGED * shape.parameters * shape.itemsize)
     wire = cluster.wire(cluster.count) if work.apart or sharding == "everything" else cluster.gpu.bandwidth
     for split in (t for t in (1, 2, 4, 8) if t <= cluster.per_node and sampling % t == 0):
-        sample = _sampling(shape, work, cluster, sampling // split, split, kept, share)
+        sample = _sampling(shape, work, cluster, sampling // split, split, kept)
         if sample is not None:
-            parts = {"sample": sample, "update": update, "communicate": communicate, "sync": size / wire / share.wire}
+            sync = size / wire / cluster.share.wire
+            parts = {"sample": sample, "update": update, "communicate": communicate, "sync": sync}
             yield Placement(training, sampling, split, sharding, memory, parts, size, work.ahead)
 
 
-def _training(
-    shape: Shape, work: Work, cluster: Cluster, spread: Spread, share: Share
-) -> tuple[int, float, float] | None:
+def _training(shape: Shape, work: Work, cluster: Cluster, spread: Spread) -> tuple[int, float, float] | None:
     """Returns bytes at the peak, and seconds of products and of communication; or None where it does not fit."""
     context, gpus = work.prompt + work.completion, spread.gpus
     sequences = math.ceil(work.completions / gpus)
@@ -248,16 +243,15 @@ def _training(
         micro = min(sequences, 1 + spare)
         products = sequences * context * (base + again) / 2 * _products(shape, context)
         moved = _moved(shape, spread, math.ceil(sequences / micro))
-        seconds = products / (cluster.gpu.products * share.training), moved / (cluster.wire(gpus) * share.wire)
-        return most, work.passes * seconds[0], work.passes * seconds[1]
+        update = products / (cluster.gpu.products * cluster.share.training)
+        communicate = moved / (cluster.wire(gpus) * cluster.share.wire)
+        return most, work.passes * update, work.passes * communicate
     return None
 
 
-def _sampling(
-    shape: Shape, work: Work, cluster: Cluster, engines: int, split: int, kept: int, share: Share
-) -> float | None:
+def _sampling(shape: Shape, work: Work, cluster: Cluster, engines: int, split: int, kept: int) -> float | None:
     """Returns the seconds of sampling, or None where an engine does not fit."""
-    gpu, context = cluster.gpu, work.prompt + work.completion
+    gpu, share, context = cluster.gpu, cluster.share, work.prompt + work.completion
     weights = shape.parameters * shape.itemsize
     room = SPARE * gpu.device.usable - kept - weights / split
     most = int(room // (context * shape.cache / split))

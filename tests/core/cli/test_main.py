@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from grpo.core.cli.main import COMMANDS, GROUPS, cli, main
+from grpo.core.cli.main import COMMANDS, cli, main
 from grpo.plugins.errors import PluginError, RunError, UsageError
 
 
@@ -120,7 +120,3 @@ def test_a_reader_that_went_away_gets_no_traceback() -> None:
         ["bash", "-c", f"{sys.executable} -m grpo plugins show env:gsm8k | true"], capture_output=True, text=True
     )
     assert (done.stdout, done.stderr) == ("", "")
-
-
-def test_every_command_is_in_one_group_of_the_help() -> None:
-    assert [name for names in GROUPS.values() for name in names] == list(COMMANDS)

@@ -35,7 +35,7 @@ WORK = Work(prompts=8, group=8, prompt=1000, completion=1000)
 
 
 def test_a_step_on_one_gpu_is_the_sum_of_what_can_be_worked_out_by_hand() -> None:
-    placed = place(MODEL, WORK, Cluster(GPU, 1, 1), WHOLE)
+    placed = place(MODEL, WORK, Cluster(GPU, 1, 1, WHOLE))
     assert (placed.sharding, placed.split, placed.training, placed.sampling) == ("none", 1, 1, 1)
     # a round reads the weights and 64 sequences of 1,500 tokens; 8 prompts are read once for their group
     reading = 8 * 1000 * (2 * MODEL.parameters + 2 * 10 * 1000) / 1e15
@@ -49,7 +49,7 @@ def test_a_step_on_one_gpu_is_the_sum_of_what_can_be_worked_out_by_hand() -> Non
 
 
 def test_gradients_travel_over_the_network_as_soon_as_there_are_two_machines() -> None:
-    one, two = (place(MODEL, WORK, Cluster(GPU, nodes, 8 // nodes), WHOLE) for nodes in (1, 2))
+    one, two = (place(MODEL, WORK, Cluster(GPU, nodes, 8 // nodes, WHOLE)) for nodes in (1, 2))
     assert one.seconds["communicate"] == pytest.approx(2 * 7 / 8 * GIB / GPU.link)
     assert two.seconds["communicate"] == pytest.approx(2 * 7 / 8 * GIB / GPU.network)
     assert one.seconds["update"] == pytest.approx(two.seconds["update"])
@@ -58,7 +58,7 @@ def test_gradients_travel_over_the_network_as_soon_as_there_are_two_machines() -
 def test_a_policy_is_sharded_no_further_than_it_has_to_be() -> None:
     def sharding(gibs: int, nodes: int) -> str:
         gpu = replace(GPU, memory=gibs * GIB)
-        return place(LARGE, WORK, Cluster(gpu, nodes, 8), WHOLE).sharding
+        return place(LARGE, WORK, Cluster(gpu, nodes, 8, WHOLE)).sharding
 
     assert sharding(150, 1) == "none"  # 128 GiB, and one engine in parts beside them
     assert sharding(80, 1) == "optimizer"  # 32 GiB of weights, 12 of an eighth of the rest
@@ -68,30 +68,30 @@ def test_a_policy_is_sharded_no_further_than_it_has_to_be() -> None:
 
 
 def test_what_is_given_to_servers_does_not_train_and_the_fastest_division_is_taken() -> None:
-    cluster = Cluster(GPU, 4, 8)
-    placed = place(MODEL, replace(WORK, apart=True), cluster, WHOLE)
+    cluster = Cluster(GPU, 4, 8, WHOLE)
+    placed = place(MODEL, replace(WORK, apart=True), cluster)
     assert placed.training + placed.sampling == 32
     assert placed.sampling % 8 == 0
-    longer = place(MODEL, replace(WORK, apart=True, completion=20_000), cluster, WHOLE)
+    longer = place(MODEL, replace(WORK, apart=True, completion=20_000), cluster)
     assert longer.sampling >= placed.sampling
 
 
 def test_sampling_ahead_hides_the_shorter_of_the_two() -> None:
-    plain, ahead = (place(MODEL, replace(WORK, ahead=on), Cluster(GPU, 1, 1), WHOLE) for on in (False, True))
+    plain, ahead = (place(MODEL, replace(WORK, ahead=on), Cluster(GPU, 1, 1, WHOLE)) for on in (False, True))
     hidden = min(plain.seconds["sample"], plain.seconds["update"])
     assert ahead.step == pytest.approx(plain.step - hidden)
 
 
 def test_an_adapter_is_what_is_handed_over_where_an_adapter_trains() -> None:
     adapted = replace(MODEL, adapter=KIB, gradients=KIB, optimizer=2 * KIB)
-    placed = place(adapted, replace(WORK, adapter=True), Cluster(GPU, 2, 8), WHOLE)
+    placed = place(adapted, replace(WORK, adapter=True), Cluster(GPU, 2, 8, WHOLE))
     assert placed.sync_bytes == KIB
     assert placed.seconds["sync"] == pytest.approx(KIB / GPU.bandwidth)
 
 
 def test_all_weights_take_the_way_that_what_changed_takes() -> None:
     together, sharded = (
-        place(LARGE, WORK, Cluster(replace(GPU, memory=gibs * GIB), 8, 8), WHOLE) for gibs in (150, 40)
+        place(LARGE, WORK, Cluster(replace(GPU, memory=gibs * GIB), 8, 8, WHOLE)) for gibs in (150, 40)
     )
     assert [one.sharding for one in (together, sharded)] == ["none", "everything"]
     for placed, wire in ((together, GPU.bandwidth), (sharded, GPU.network)):
