@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Literal, TypeGuard
 
-from grpo.plugins._spec.signature import name_of_function, resolved_hints, written_function
+from grpo.plugins._spec.signature import is_async, name_of_function, resolved_hints, written_function
 from grpo.plugins.decorators import refuse_faults
 from grpo.plugins.errors import SpecError, with_article
 from grpo.plugins.specs import Column, Option, RewardSpec
@@ -146,7 +146,7 @@ def from_trl(
     public = name or name_of_function(function)
     parameters = _parameters(function, public)
     named = tuple(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
-    wrapped = AsyncTrlFunction if _is_async(written) else TrlFunction
+    wrapped = AsyncTrlFunction if is_async(written) else TrlFunction
     form = form or form_of(written, "completions")
     spec = RewardSpec(
         name=public,
@@ -209,7 +209,7 @@ def _parameters(function: Callable[..., Any], public: str) -> list[inspect.Param
 
 def of_messages(function: Callable[..., Any]) -> MessagesFunction:
     """Returns a function that takes one completion as a list of messages, as a function of our completions."""
-    wrapped = AsyncMessagesFunction if _is_async(written_function(function)) else MessagesFunction
+    wrapped = AsyncMessagesFunction if is_async(function) else MessagesFunction
     return wrapped(function)
 
 
@@ -266,11 +266,6 @@ def _form_explained() -> Iterator[None]:
             "It gets the completion as a list of messages, since it reads their keys; with `completion: str` its text"
         )
         raise type(error)(f"{error}. {hint}") from error
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    call = type(function).__call__
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def _whole(completion: Completion | str) -> Completion:

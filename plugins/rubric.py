@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from grpo.plugins._spec.rubric_total import STOPPED, Combine, Lack, Term, Value, opens, reach, total
-from grpo.plugins._spec.soundness import case_fault, metadata_fault
+from grpo.plugins._spec.soundness import case_fault, is_finite, metadata_fault
 from grpo.plugins.errors import PluginError, SpecError, did_you_mean
 from grpo.plugins.specs import Column, Option, RewardSpec
 from grpo.plugins.types import Case, Completion, Isolation, Scope, Scored
@@ -272,11 +272,11 @@ def _refuse_unusable(spec: RubricSpec) -> None:
         raise SpecError(f"{where} has no components. Give it one or more.")
     for component in spec.components:
         what = f"{where}, component '{component.name or component.reward}'"
-        if not _is_number(component.weight):
+        if not is_finite(component.weight):
             raise SpecError(f"{what}: weight {component.weight!r} must be a finite number.")
-        if component.timeout is not None and not (_is_number(component.timeout) and component.timeout > 0):
+        if component.timeout is not None and not (is_finite(component.timeout) and component.timeout > 0):
             raise SpecError(f"{what}: timeout {component.timeout!r} must be a finite number of seconds above 0.")
-        if component.passes is not None and not _is_number(component.passes):
+        if component.passes is not None and not is_finite(component.passes):
             raise SpecError(
                 f"{what}: passes {component.passes!r} must be a finite number, the lowest score that passes."
             )
@@ -319,7 +319,3 @@ def _refuse_unbounded(spec: RubricSpec) -> None:
                 "none. Declare the range of that reward."
             )
         guarded = component.name if component.gate and not guarded else guarded
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

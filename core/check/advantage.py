@@ -14,8 +14,8 @@ import torch
 
 from grpo.core.check.report import Findings, Report, title_of
 from grpo.core.train.advantages.compute import group_advantages
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundAdvantage
-from grpo.plugins.host import Host
 from grpo.plugins.specs import AdvantageSpec
 
 _NAN = math.nan
@@ -38,9 +38,7 @@ def check_advantage(advantage: str | AdvantageSpec | BoundAdvantage) -> Report:
     Raises:
         UsageError: a SPEC that names no advantage, or options that it does not take.
     """
-    if isinstance(advantage, str):
-        advantage = Host.discover().advantage(advantage)
-    bound = BoundAdvantage(advantage) if isinstance(advantage, AdvantageSpec) else advantage
+    bound = bound_of(advantage, BoundAdvantage)
     findings = Findings()
     try:
         _relations(bound, findings)

@@ -18,9 +18,9 @@ from grpo.core.gateway.conversation import Ask
 from grpo.core.http.limits import Callers
 from grpo.core.http.serving import HttpServer, bound
 from grpo.core.text.printable import counted
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Protocol
-from grpo.plugins.host import Host
 from grpo.plugins.specs import AgentSpec
 
 SECONDS = 120.0
@@ -49,9 +49,7 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
         UsageError: a SPEC that names no agent, options that it does not take, or something that it needs and that is
             not installed.
     """
-    if isinstance(agent, str):
-        agent = Host.discover().agent(agent)
-    played = BoundAgent(agent, "") if isinstance(agent, AgentSpec) else agent
+    played = bound_of(agent, BoundAgent)
     findings = Findings()
     desk = ScriptedDesk({f"check-key-{number}": f"marker-{number}" for number in range(_EPISODES)})
     exits: dict[int, AgentExit] = {}

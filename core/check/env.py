@@ -21,9 +21,9 @@ from grpo.core.cluster.local_object import LocalObject
 from grpo.core.env.processes import all_ours
 from grpo.core.scoring.nodes.shipping import place_of
 from grpo.core.scoring.outcome import explain
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import RunError
-from grpo.plugins.host import Host
 from grpo.plugins.specs import EnvSpec
 
 INSTANCES = 1000
@@ -45,9 +45,7 @@ def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report
     Raises:
         UsageError: a SPEC that names no environment, or options that it does not take, or a module is missing.
     """
-    if isinstance(env, str):
-        env = Host.discover().env(env)
-    bound = (BoundEnv(env, "") if isinstance(env, EnvSpec) else env).settled()
+    bound = bound_of(env, BoundEnv).settled()
     findings = Findings()
     findings.tried(_LIMIT)
     relations = EnvRelations(bound, INSTANCES)

@@ -17,8 +17,8 @@ from grpo.core.check.scores import (
     score_in_loop,
     units_of,
 )
-from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._spec.signature import is_async
 from grpo.plugins.types import Isolation
 
 _SHUFFLE = 20_251

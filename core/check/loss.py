@@ -10,8 +10,8 @@ import torch
 
 from grpo.core.check.report import Findings, Report, Severity, title_of
 from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss, takes_rows
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundLoss
-from grpo.plugins.host import Host
 from grpo.plugins.specs import LossSpec
 
 _LENGTHS = (7, 4, 1, 6, 3)
@@ -30,9 +30,7 @@ def check_loss(loss: str | LossSpec | BoundLoss) -> Report:
     Raises:
         UsageError: a SPEC that names no loss, or options that it does not take.
     """
-    if isinstance(loss, str):
-        loss = Host.discover().loss(loss)
-    bound = BoundLoss(loss) if isinstance(loss, LossSpec) else loss
+    bound = bound_of(loss, BoundLoss)
     findings = Findings()
     try:
         _relations(bound, findings)

@@ -25,10 +25,10 @@ from grpo.core.check.trial import OWN_ROW, faults_of, own_completions
 from grpo.core.env.episodes import START_SECONDS, episodes_of
 from grpo.core.env.mixture import missing_columns, refuse_missing_columns
 from grpo.core.env.processes import starting_place, trial_processes
-from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.scorer import Scorer
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
-from grpo.plugins._spec.signature import resolved_hints
+from grpo.plugins._spec.signature import is_async, resolved_hints
 from grpo.plugins.errors import did_you_mean
 from grpo.plugins.from_trl import MessagesFunction, TrlFunction
 from grpo.plugins.host import Host
@@ -65,10 +65,7 @@ def check_reward(
     Raises:
         UsageError: a SPEC that names no reward or environment, or options that it does not take.
     """
-    if isinstance(reward, str):
-        reward = Host.discover().reward(reward)
-    bound = BoundReward(reward, "", timeout=reward.timeout) if isinstance(reward, RewardSpec) else reward
-    return _checked(bound, cases, answer, env)
+    return _checked(bound_of(reward, BoundReward), cases, answer, env)
 
 
 def check_verifier(
@@ -78,10 +75,7 @@ def check_verifier(
 
     The arguments and errors are those of `check_reward`.
     """
-    if isinstance(verifier, str):
-        verifier = Host.discover().verifier(verifier)
-    bound = BoundVerifier(verifier, "", timeout=verifier.timeout) if isinstance(verifier, VerifierSpec) else verifier
-    return _checked(bound, cases, answer, env)
+    return _checked(bound_of(verifier, BoundVerifier), cases, answer, env)
 
 
 def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None, env: str | None) -> Report:

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 
 from grpo.core.check.report import Findings, Report, title_of
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundSampler
 from grpo.plugins.errors import PluginError
-from grpo.plugins.host import Host
 from grpo.plugins.sampling import RowsSeen, Visit
 from grpo.plugins.specs import SamplerSpec
 
@@ -30,9 +30,7 @@ def check_sampler(sampler: str | SamplerSpec | BoundSampler) -> Report:
     Raises:
         UsageError: a SPEC that names no sampler, or options that it does not take.
     """
-    if isinstance(sampler, str):
-        sampler = Host.discover().sampler(sampler)
-    bound = BoundSampler(sampler, "") if isinstance(sampler, SamplerSpec) else sampler
+    bound = bound_of(sampler, BoundSampler)
     findings = Findings()
     _run(bound, findings, "choices", lambda row, seed: _visit(seed, CHANCES[row % len(CHANCES)]))
     _run(bound, findings, "rewards without a lowest score", lambda row, seed: Visit(seed, None, row % 2 == 0))

@@ -13,8 +13,8 @@ from dataclasses import replace
 from grpo.core.check.attacks import BREACH, Attack, all_attacks
 from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report, title_of
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundSandbox
-from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobOutcome, JobResult, Limits, SandboxPool
 from grpo.plugins.specs import SandboxSpec
 
@@ -57,9 +57,7 @@ def check_sandbox(sandbox: str | SandboxSpec | BoundSandbox, *, attacks: Iterabl
         UsageError: a SPEC that names no sandbox, or options that it does not take.
         SandboxUnavailable: this machine cannot run it.
     """
-    if isinstance(sandbox, str):
-        sandbox = Host.discover().sandbox(sandbox)
-    bound = BoundSandbox(sandbox, "") if isinstance(sandbox, SandboxSpec) else sandbox
+    bound = bound_of(sandbox, BoundSandbox)
     findings = Findings()
 
     def use(pool: SandboxPool) -> None:

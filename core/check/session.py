@@ -10,9 +10,9 @@ from functools import partial
 from grpo.core.check.attacks.sessions import NoteFinding, SessionAttack, all_session_attacks
 from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report, title_of
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundSession
 from grpo.plugins.errors import SessionError, with_article
-from grpo.plugins.host import Host
 from grpo.plugins.session import Exit, Process, Session, SessionJob, SessionLimits, SessionPool
 from grpo.plugins.specs import SessionSpec
 
@@ -37,9 +37,7 @@ def check_session(
         UsageError: a SPEC that names no session, or options that it does not take.
         SandboxUnavailable: this machine cannot run it.
     """
-    if isinstance(session, str):
-        session = Host.discover().session(session)
-    bound = BoundSession(session, "") if isinstance(session, SessionSpec) else session
+    bound = bound_of(session, BoundSession)
     findings = Findings()
 
     def use(pool: SessionPool) -> None:

@@ -143,12 +143,13 @@ def evaluate(
 def changes(plans: Sequence[EvaluationPlan], host: Host) -> Iterator[str]:
     """Yields how what scores and judges differs from what the run was trained with, of which the weights are."""
     from grpo.core.record.run_dir import read_json
+    from grpo.core.record.versions import plugin_locks
     from grpo.plugins._host.lock import drift
 
     for plan in plans:
         if plan.weights.run is None:
             continue
-        before = (read_json(plan.weights.run.versions) or {}).get("plugins", {})
+        before = plugin_locks(read_json(plan.weights.run.versions))
         used: list[BoundReward | BoundVerifier] = [*plan.rewards, *([plan.verifier] if plan.verifier else [])]
         for bound in used:
             record = before.get(f"{bound.spec.kind} {bound.name}")

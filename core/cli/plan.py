@@ -132,15 +132,14 @@ def planned(
         )
     if longest is not None and context > longest:
         raise UsageError(f"--context {context} is over the model's own {longest}.")
-    train, rollout = config.train, config.rollout
-    if train.micro_batch_size is not None:
+    if config.train.micro_batch_size is not None:
         decide_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
     begins("counting memory")
     kind = device.kind if nodes is None else "cuda"
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0, device=kind)
     if nodes is not None:
         return cluster_plan(config, measured, context, gpu_of(gpu), nodes, gpus_per_node, as_json=as_json), notes
-    measured = replace(measured, versions=versions(measured, rollout.ahead))
+    measured = replace(measured, versions=versions(measured, config.rollout.ahead))
     if sync == "delta":
         if device.kind == "cpu":
             measured = replace(measured, sent=measured.weights)
@@ -149,10 +148,8 @@ def planned(
                 f"a copy of the weights as the rollout server was sent them last takes {measured.weights / GIB:.1f} "
                 "GiB of host memory, here and there (rollout.weight_sync=everything does without)"
             )
-    reserved = 0 if rollout.backend == "vllm-server" else None
-    engine = "hf" if rollout.backend == "hf" else "vllm"
-    group = Job(context, train.group_size, engine, rollout.share_weights, reserved)
-    batch = replace(group, share=train.group_size * train.prompts_per_step)
+    batch = Job.of(config, context)
+    group = replace(batch, share=config.train.group_size)
     kept = Given.of(config)
     chosen = best_fit(measured, batch, device, kept)
     other = None if chosen else best_fit(measured, batch, device)

@@ -51,8 +51,8 @@ class Machines:
 
 def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int | None) -> tuple[bool, str]:
     """Returns whether one GPU cannot hold a run, so that its processes share the policy, and a note."""
-    from grpo.core.planning.gpus import SPARE, known_gpu
-    from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, parse_size, this_device
+    from grpo.core.planning.gpus import SPARE, device_of
+    from grpo.core.planning.memory.budget import GIB, Device, Given, Job, best_fit, this_device
     from grpo.core.planning.memory.estimate import shape
     from grpo.core.planning.memory.proposal import proposed
     from grpo.core.planning.memory.shapes import policy_shape
@@ -61,8 +61,7 @@ def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int 
 
     note = ""
     if gpu is not None:
-        known = known_gpu(gpu)
-        device = known.device if known else Device("cuda", parse_size(gpu))
+        device = device_of(gpu)
     elif (device := this_device()).kind != "cuda":
         device, note = Device("cuda", ASSUMED * GIB), f"GPUs of {ASSUMED} GB are assumed; name yours with --gpu."
     try:
@@ -74,15 +73,8 @@ def shares(config: RunConfig, machines: Machines, gpu: str | None, context: int 
     if context is None:
         completion = config.rollout.max_completion_length or default_completion(embedded=config.model is None)
         context = min(completion + PROMPT, context_length(model_config) or completion + PROMPT)
-    backend, processes = config.rollout.backend, machines.nodes * machines.processes
-    whole = Job(
-        context,
-        config.train.prompts_per_step * config.train.group_size,
-        "hf" if backend == "hf" else "vllm",
-        config.rollout.share_weights,
-        0 if backend == "vllm-server" else None,
-    )
-    own, given = replace(whole, share=whole.share // processes), Given.of(config)
+    whole, processes, given = Job.of(config, context), machines.nodes * machines.processes, Given.of(config)
+    own = replace(whole, share=whole.share // processes)
     if machines.server_nodes and measured.parameters * measured.itemsize / machines.split > SPARE * device.usable:
         raise UsageError(
             f"a server's engine of {measured.parameters * measured.itemsize / GIB:.0f} GiB does not fit on "

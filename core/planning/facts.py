@@ -60,7 +60,7 @@ class ModelFacts:
 def gather_facts(config: RunConfig, host: Host) -> Facts:
     """Looks up what a configuration names; whatever is wrong with a name is said here, before rows are read.
 
-    Raises UsageError: a model, an environment or a reward that there is not, or that cannot be used so.
+    Raises UsageError: a model or a plugin that there is not, or that cannot be used so.
     """
     facts = Facts(
         source=training_source(config.model),
@@ -71,6 +71,8 @@ def gather_facts(config: RunConfig, host: Host) -> Facts:
     host.rewards(config.rewards)
     if config.verifier is not None:
         host.verifier(config.verifier)
+    if config.sampler is not None:
+        host.sampler(config.sampler)
     return facts
 
 

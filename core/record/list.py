@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.record.run_dir import LONGEST_SETTINGS, ORIGIN, RunDir, in_use, is_run, read_json, read_metrics
+from grpo.core.record.versions import plugin_locks
 from grpo.plugins.errors import UsageError
 
 HELD_OUT = "held_out/accuracy"
@@ -133,7 +134,7 @@ def _read(path: Path) -> Any:
 
 def _locked_rewards(run: RunDir) -> tuple[str, ...]:
     """Returns the names of all rewards that a run locked; none where it says nothing of them."""
-    plugins = (_read(run.versions) or {}).get("plugins", {})
+    plugins = plugin_locks(_read(run.versions))
     return tuple(name.removeprefix("reward ") for name in plugins if name.startswith("reward "))
 
 

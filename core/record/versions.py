@@ -57,6 +57,13 @@ def silence_libraries() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
+def plugin_locks(versions: Any) -> dict[str, Mapping[str, Any]]:
+    """Returns the locks of a run's plugins by name, such as "reward gsm8k"; none where it says nothing of them."""
+    plugins = versions.get("plugins") if isinstance(versions, Mapping) else None
+    locks = plugins if isinstance(plugins, Mapping) else {}
+    return {name: lock for name, lock in locks.items() if isinstance(lock, Mapping)}
+
+
 def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Returns one line for each difference between two records of libraries, plugins and rows."""
     old, new = before.get("libraries", {}), now.get("libraries", {})

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from grpo.core.record.versions import plugin_locks
+
 
 def cases_of(versions: Any) -> dict[str, dict[str, Any]]:
     """Returns by reward what the page writes a `Case` with; a reward of whole completions has all columns."""
-    plugins = versions.get("plugins") if isinstance(versions, Mapping) else None
-    locks = plugins.values() if isinstance(plugins, Mapping) else ()
-    return {lock["name"]: _case(lock) for outer in locks for lock in _parts(outer)}
+    return {lock["name"]: _case(lock) for outer in plugin_locks(versions).values() for lock in _parts(outer)}
 
 
 def _parts(lock: Any) -> Iterator[Mapping[str, Any]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from grpo.core.record.versions import LIBRARIES
+from grpo.core.record.versions import LIBRARIES, plugin_locks
 from grpo.core.report.agent_calls import public_agent
 from grpo.core.text.secrets import names_secret, without_secrets
 
@@ -136,18 +136,13 @@ def public_config(config: Mapping[str, Any], model: str | None) -> dict[str, Any
 
 def public_versions(versions: Any) -> dict[str, Any]:
     """Returns the versions of known libraries, and of each plugin what its lock is known to say."""
-    recorded = versions if isinstance(versions, Mapping) else {}
-    libraries, plugins = recorded.get("libraries"), recorded.get("plugins")
+    libraries = versions.get("libraries") if isinstance(versions, Mapping) else None
     known = libraries if isinstance(libraries, Mapping) else {}
     return {
         "libraries": {
             name: known[name] for name in ("python", *LIBRARIES) if _VERSION.fullmatch(str(known.get(name, "")))
         },
-        "plugins": {
-            public_text(str(name)): _public_lock(lock)
-            for name, lock in (plugins.items() if isinstance(plugins, Mapping) else ())
-            if isinstance(lock, Mapping)
-        },
+        "plugins": {public_text(str(name)): _public_lock(lock) for name, lock in plugin_locks(versions).items()},
     }
 
 

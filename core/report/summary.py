@@ -10,6 +10,7 @@ from typing import Any
 
 from grpo.core.monitor.health import LOGP_DIFFERENCE
 from grpo.core.record.list import RunLine
+from grpo.core.record.versions import plugin_locks
 from grpo.core.report.alarms import Alarm
 from grpo.core.report.blocks import PackedRollouts
 from grpo.core.report.scan import Scan
@@ -74,11 +75,8 @@ def arithmetic_of(config: Mapping[str, Any]) -> str:
 
 def weights_of(versions: Mapping[str, Any]) -> dict[str, float]:
     """Returns the weight of each reward that has one, by the locks of a run's plugins."""
-    plugins = versions.get("plugins")
-    locks = (
-        [plugin for plugin in plugins.values() if isinstance(plugin, Mapping)] if isinstance(plugins, Mapping) else []
-    )
-    weights = {str(lock.get("name")): _rounded(lock.get("weight")) for lock in locks if lock.get("kind") == "reward"}
+    rewards = [lock for lock in plugin_locks(versions).values() if lock.get("kind") == "reward"]
+    weights = {str(lock.get("name")): _rounded(lock.get("weight")) for lock in rewards}
     return {name: weight for name, weight in weights.items() if weight}
 
 

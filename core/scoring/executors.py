@@ -9,10 +9,11 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from grpo.core.scoring.call import Caller
-from grpo.core.scoring.loop import LoopExecutor, is_async
+from grpo.core.scoring.loop import LoopExecutor
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.threads import ThreadExecutor
 from grpo.core.scoring.workers.pool import WorkerPool
+from grpo.plugins._spec.signature import is_async
 
 _THREADS_PER_WORKER = 4
 

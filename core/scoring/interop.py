@@ -19,9 +19,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo.core.scoring.scorer import Outcome, Scorer
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import PluginError, UsageError
-from grpo.plugins.host import Host
 from grpo.plugins.specs import RewardSpec
 from grpo.plugins.types import Completion, Message
 
@@ -40,16 +40,11 @@ class LentReward:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        if isinstance(source, RewardSpec):
-            self.bound = BoundReward(source, "", timeout=source.timeout)
-        elif isinstance(source, BoundReward):
-            self.bound = source
-        elif isinstance(source, (str, Mapping)):
-            self.bound = Host.discover().reward(source)
-        else:
+        if not isinstance(source, str | Mapping | RewardSpec | BoundReward):
             raise UsageError(
                 f"{source!r:.80} is not a reward of grpo. Give a SPEC, or what @reward or rubric returned."
             )
+        self.bound = bound_of(source, BoundReward)
         self._scorer: Scorer | None = None
         self._lock = threading.Lock()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from grpo.core.scoring.rows import RecordedRow, read_rows
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.soundness import is_finite
 from grpo.plugins.errors import DatasetError, UsageError, did_you_mean
 from grpo.plugins.rubric import parts
 from grpo.plugins.types import Case, Completion
@@ -124,7 +124,7 @@ def _checked(where: str, completion: Completion, name: str, value: Any, plugins:
     fitting = [
         reward_name for reward_name in named if value is None or (reward_name[0].spec.kind == "verifier") == judged
     ]
-    if not fitting or not (value is None or judged or _is_score(value)):
+    if not fitting or not (value is None or judged or is_finite(value)):
         wanted = "true, false or null" if named[0][0].spec.kind == "verifier" else "a finite number or null"
         raise DatasetError(
             f"{where}: {named[0][0].spec.kind} '{name}' cannot be expected to say {value!r}, only {wanted}."
@@ -139,10 +139,6 @@ def _checked(where: str, completion: Completion, name: str, value: Any, plugins:
 def _without_expectation(row: RecordedRow) -> Completion:
     columns: Mapping[str, Any] = {name: value for name, value in row.completion.row.items() if name != "expect"}
     return dataclasses.replace(row.completion, row=columns)
-
-
-def _is_score(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _number(value: float | bool | None) -> float | None:

@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from grpo.core.scoring.task import Task
-from grpo.core.scoring.threads import ImportTime
+from grpo.core.scoring.threads import ImportTime, stack_of
 
 _MOST_AT_ONCE = 128
 _BEAT = 0.1
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Returns whether calling a function gives something to await."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    call = type(function).__call__
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 class LoopExecutor:
@@ -57,8 +46,7 @@ class LoopExecutor:
                 f"it blocked the event loop for its time limit of {task.limit:g} s: an 'async def' that computes and "
                 "never awaits. Make it a plain 'def' with isolation='process'. Its thread was abandoned."
             )
-            details = self._loop.where()
-            task.fail(indices, problem, task.limit, details)
+            task.fail(indices, problem, task.limit, stack_of(self._loop.thread))
             waiting = self._loop.abandon()
             self._loop = _Loop()
             for other in waiting:
@@ -85,8 +73,8 @@ class _Loop:
         self._suspect_since = 0.0
         self._imports = ImportTime()  # of the suspect
         self._excused = 0.0  # seconds in which imports held the loop, and with it all calls
-        self._thread = threading.Thread(target=self._run, name="grpo-score-async", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name="grpo-score-async", daemon=True)
+        self.thread.start()
 
     def add(self, task: Task) -> None:
         self._tasks = [known for known in self._tasks if not known.wait(0)] + [task]
@@ -100,15 +88,11 @@ class _Loop:
         if suspect != self._suspect:
             self._suspect, self._suspect_since, self._imports = suspect, now, ImportTime()
             return None
-        imported = self._imports.look(self._thread.ident)
+        imported = self._imports.look(self.thread.ident)
         self._suspect_since += imported
         self._excused += imported
         call = self._calls.get(current) if current is not None else None
         return call if call is not None and now - self._suspect_since >= call[0].limit else None
-
-    def where(self) -> str:
-        frame = sys._current_frames().get(self._thread.ident or 0)
-        return "".join(traceback.format_stack(frame)) if frame else ""
 
     def abandon(self) -> list[Task]:
         """Stops the loop as soon as it can be stopped; returns the tasks that still wait for results."""
@@ -117,7 +101,7 @@ class _Loop:
 
     def join(self) -> None:
         """Waits a moment for the thread to end."""
-        self._thread.join(1.0)
+        self.thread.join(1.0)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

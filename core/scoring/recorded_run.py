@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from grpo.core.record.agent_calls import without_ids
 from grpo.core.record.browse import Rollout, from_table, read_step, to_completion
 from grpo.core.record.rollout_columns import COLUMNS
 from grpo.core.record.run_dir import is_run, open_run_dir, read_json, rollout_steps
+from grpo.core.record.versions import plugin_locks
 from grpo.core.scoring import rows as recorded_rows
 from grpo.core.scoring.outcome import Outcome
 from grpo.core.scoring.rows import RecordedRow
@@ -56,10 +57,8 @@ def own_outcomes(path: Path, rollouts: Sequence[Rollout]) -> tuple[dict[str, lis
 
     Raises UsageError if the run does not say which rewards it had.
     """
-    plugins = (read_json(open_run_dir(path).versions) or {}).get("plugins", {})
-    locks: Mapping[str, Mapping[str, Any]] = {
-        lock["name"]: lock for lock in plugins.values() if lock.get("kind") == "reward"
-    }
+    plugins = plugin_locks(read_json(open_run_dir(path).versions)).values()
+    locks = {lock["name"]: lock for lock in plugins if lock.get("kind") == "reward"}
     if not locks:
         raise UsageError(f"{path} does not say which rewards it had. Name them with --old.")
     outcomes = {

@@ -88,7 +88,7 @@ class ThreadExecutor:
         self._workers.discard(worker)
         self._stuck = [(caller, thread) for caller, thread in self._stuck if thread.is_alive()]
         self._stuck.append((task.caller, worker.thread))
-        _fail_late(task, indices, worker.where())
+        _fail_late(task, indices, stack_of(worker.thread))
         stuck = sum(caller is task.caller for caller, _ in self._stuck)
         if stuck >= _MOST_STUCK:
             task.fail_open(f"{stuck} of its calls are stuck in threads. Use isolation='process' to end such calls.")
@@ -118,10 +118,6 @@ class _Worker:
         """Returns whether the call is past its time limit."""
         return self.work is not None and time.monotonic() - self.started > self.work[0].limit
 
-    def where(self) -> str:
-        frame = sys._current_frames().get(self.thread.ident or 0)
-        return "".join(traceback.format_stack(frame)) if frame else ""
-
     def _run(self) -> None:
         while (work := self._isolation.take(self)) is not None:
             task, indices = work
@@ -136,6 +132,12 @@ class _Worker:
     def _pause(self, seconds: float) -> None:
         self.started = time.monotonic() + seconds
         time.sleep(seconds)
+
+
+def stack_of(thread: threading.Thread) -> str:
+    """Returns where a thread is, as a traceback shows it; "" for one that does not run."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)) if frame else ""
 
 
 def _fail_late(task: Task, indices: list[int], details: str) -> None:

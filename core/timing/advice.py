@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.config.settings import Settings
-from grpo.core.scoring.loop import is_async
 from grpo.core.timing.timeline import CANARIES, CHECKPOINTS, HELD_OUT, SAMPLING, SCORING, UPDATE, Timeline
 from grpo.plugins._spec.binding import BoundReward
+from grpo.plugins._spec.signature import is_async
 
 WORTH = 1.1  # times as fast: less is not worth a word
 FREE = 0.5  # processors at least, for a server of this machine to sample beside the update

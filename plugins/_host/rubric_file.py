@@ -1,24 +1,4 @@
-"""Reads a rubric, whose components are named by SPEC, from a TOML file.
-
-name = "tidy"            # default: the file's name
-version = 1
-combine = "sum"          # or "all", "any"
-
-[[components]]
-reward = "format"        # a SPEC; a file in it is looked for beside this one
-weight = 0.2
-gate = true
-
-[[components]]           # a rubric inside the rubric
-name = "answer"
-combine = "any"
-components = [{ reward = "gsm8k.correctness", passes = 2.0 }, { reward = "proximity:table=gemma3_1b", passes = 3.0 }]
-
-[[cases]]
-completion = "<reasoning>2 + 2</reasoning><answer>4</answer>"
-row = { answer = "4" }
-expect = 1.2             # without it the rubric is to abstain
-"""
+"""Reads a rubric, whose components are named by SPEC, from a TOML file such as that of docs/writing-rewards.md."""
 
 from __future__ import annotations
 

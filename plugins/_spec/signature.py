@@ -85,6 +85,12 @@ def written_function(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def is_async(function: Callable[..., Any]) -> bool:
+    """Returns whether calling a function gives something to await."""
+    function = written_function(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def returns_verdict(function: Callable[..., Any]) -> bool:
     """Tells whether a function is a verifier: it is annotated to return a Verdict, or else its code names one."""
     returned = resolved_hints(function).get("return", Any)

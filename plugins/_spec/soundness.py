@@ -85,7 +85,7 @@ def metadata_fault(name: object, version: object, timeout: object) -> str:
         return f"'{name}': version {version!r} must be a whole number, 1 or more"
     if version > sys.maxsize:
         return f"'{name}': its version has {version.bit_length()} bits; count releases: 1, 2, 3"
-    if not _is_number(timeout) or not 0 < timeout < math.inf:
+    if not is_finite(timeout) or timeout <= 0:
         return f"'{name}': timeout {timeout!r} must be a finite number of seconds above 0"
     return ""
 
@@ -166,6 +166,11 @@ def _is_number(value: Any) -> TypeGuard[float]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return isinstance(value, float) or abs(value) <= sys.float_info.max
+
+
+def is_finite(value: Any) -> TypeGuard[float]:
+    """Says whether a value is a finite number that a float holds."""
+    return _is_number(value) and math.isfinite(value)
 
 
 def _described(value: object) -> str:

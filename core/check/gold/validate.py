@@ -25,6 +25,7 @@ from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.scoring.tally import verdict_counts
 from grpo.core.text.stats import mean_or_none
+from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import SandboxUnavailable, UsageError
 from grpo.plugins.host import Host
@@ -71,9 +72,7 @@ def validate(
         SandboxUnavailable: this machine cannot run the programs of the solutions.
     """
     host = Host.discover()
-    if isinstance(env, str):
-        env = host.env(env)
-    bound = (BoundEnv(env, "") if isinstance(env, EnvSpec) else env).settled()
+    bound = bound_of(host.env(env) if isinstance(env, str) else env, BoundEnv).settled()
     chosen = host.rewards(rewards) if rewards else host.default_rewards(bound)
     verifier = host.default_verifier(bound)
     plugins: list[BoundReward | BoundVerifier] = [*chosen, *([verifier] if verifier else [])]

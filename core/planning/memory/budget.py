@@ -77,6 +77,14 @@ class Job:
     # limit
     reserved: int | None = None
 
+    @classmethod
+    def of(cls, config: RunConfig, context: int) -> Job:
+        """Returns what a configuration trains on one process."""
+        train, rollout = config.train, config.rollout
+        engine = "hf" if rollout.backend == "hf" else "vllm"
+        reserved = 0 if rollout.backend == "vllm-server" else None
+        return cls(context, train.prompts_per_step * train.group_size, engine, rollout.share_weights, reserved)
+
     def rollout(self, model: Shape, sequences: int, device: str, spread: Spread = ALONE) -> int:
         """Bytes while so many sequences are decoded at once, on a kind of device."""
         own = held(model, spread)
@@ -103,7 +111,7 @@ def host_memory() -> int:
     return min([total, *(int(limit) for limit in limits if limit.isdigit())])
 
 
-def parse_size(text: str) -> int:
+def gpu_memory(text: str) -> int:
     """Reads `24` (GB), `80GB` or `24GiB`; makers of GPUs write GB for GiB, and so does this. Raises UsageError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:
@@ -113,18 +121,12 @@ def parse_size(text: str) -> int:
     size = float(match[1]) * _UNITS[(match[2] or match[3] or "").lower()]
     if not 1 <= size <= _MOST:
         raise UsageError(f"--gpu '{text}' is more memory than any GPU has. A bare number is GB: write 24 or 80GB.")
-    return round(size)
-
-
-def gpu_memory(text: str) -> int:
-    """Reads the memory of a GPU. Raises UsageError."""
-    size = parse_size(text)
     if size <= RESERVED["cuda"]:
         raise UsageError(
             f"--gpu '{text}' is {size / GIB:.2g} GB, and CUDA alone takes {RESERVED['cuda'] / GIB:g}. A bare number is "
             "GB: write 24 or 80GB."
         )
-    return size
+    return round(size)
 
 
 def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE, spread: Spread = ALONE) -> Fit | None:

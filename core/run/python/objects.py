@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.workers.transport import find_reference, pack_reference, pack_value, value_of
 from grpo.core.text.printable import printable
 from grpo.plugins._host.loading import GIVEN
 from grpo.plugins._host.python_objects import spec_of
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
+from grpo.plugins._spec.signature import is_async
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import Component, RubricSpec, rubric

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 
 from grpo.core.cluster.ray_cluster import NodeLost, RemoteObject
 from grpo.core.scoring.call import Caller
-from grpo.core.scoring.loop import is_async
 from grpo.core.scoring.nodes.shipping import Shipment, ship
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.workers.child import from_wire
 from grpo.core.scoring.workers.job import pack_completions
+from grpo.plugins._spec.signature import is_async
 
 KIND = "grpo.core.scoring.nodes.node:ScoringNode"
 
