@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from disturbed_ranks import Ranks
+from small_run import small_run
 
 if TYPE_CHECKING:
     from firefox import Firefox
     from playwright.sync_api import Browser
+    from rollout_server import Server
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -29,6 +31,30 @@ def vowels(completion: str) -> float:
     """The share of vowels."""
     return sum(letter in "aeiou" for letter in completion) / max(len(completion), 1)
 '''
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums in the order of the processes that tests start: those have one thread, for bitwise equal metrics."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[Server]]:
+    """Two rollout servers with the real vLLM."""
+    from rollout_server import Server
+
+    running = [Server(), Server()]
+    for server in running:
+        server.wait()
+    yield running
+    for server in running:
+        assert server.stop() == 0
 
 
 @pytest.fixture(scope="module")
@@ -138,24 +164,17 @@ def lora_run(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFac
 
 
 def _run(model: Path, reward: str, out: Path, **settings: Any) -> Path:
-    from grpo.core.config.schema import parse_config
-    from grpo.core.display.progress import Silent
-    from grpo.core.run.job import start
-    from grpo.plugins.host import Host
-
-    config = {
-        "env": "gsm8k:size=40",
-        "rewards": [reward],
-        "model": str(model),
-        "dataset": "embedded",
-        "out": str(out),
-        "train": {"steps": 2, "prompts_per_step": 2, "group_size": 2, "lr": 0.01},
-        "rollout": {"max_completion_length": 16},
-        "evaluation": {"size": 4},
-        "output": {"save_every": 1},
+    small_run(
+        out,
+        env="gsm8k:size=40",
+        rewards=[reward],
+        model=str(model),
+        train={"group_size": 2, "lr": 0.01},
+        rollout={"max_completion_length": 16},
+        evaluation={"size": 4},
+        output={"save_every": 1},
         **settings,
-    }
-    start(parse_config(config), Host.discover(), Silent())
+    )
     return out
 
 

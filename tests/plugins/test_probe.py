@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from command import environment_with
+from installed_plugin import install
 from patience import RUN
 
 pytestmark = pytest.mark.slow
@@ -65,15 +66,6 @@ HANGS = {
     "deaf": ("import signal, threading\nthreading.Lock().acquire()\nl = threading.Lock()\nl.acquire()\n"
              "signal.signal(15, signal.SIG_IGN)\nl.acquire()", "site/deaf.py:6"),
 }  # fmt: skip
-
-
-def install(folder: Path, name: str, source: str) -> None:
-    module = name.replace("-", "_")
-    (folder / f"{module}.py").write_text(source)
-    info = folder / f"{module}-1.5.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
-    (info / "entry_points.txt").write_text(f"[grpo]\nmain = {module}\n")
 
 
 @pytest.fixture

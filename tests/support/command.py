@@ -6,8 +6,8 @@ import contextlib
 import io
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 from grpo.core.cli.main import main
@@ -19,8 +19,7 @@ def environment_with(*folders: Path, **variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, **variables}
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """What a command printed, and its exit code."""
 
     returncode: int

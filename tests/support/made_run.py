@@ -49,6 +49,13 @@ def made_run(
     return run
 
 
+def grow(run: RunDir, step: int, skill: float = 1.0) -> None:
+    """Adds a step of eight rollouts to a run."""
+    rows = [made_rollout(step, number // 4, number % 4, skill) for number in range(8)]
+    write_rollouts(run, step, rows)
+    append_metrics(run, made_metrics(step, rows))
+
+
 def made_rollout(step: int, group: int, member: int, skill: float) -> RolloutRow:
     """Makes one rollout; the first members of a group are right, the more the better the policy is."""
     first, second = 3 + group, 4 + group

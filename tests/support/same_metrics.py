@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,3 +33,13 @@ def assert_same_metrics(
     assert [row.keys() for row in told] == [row.keys() for row in wanted]
     for row, other in zip(told, wanted, strict=True):
         assert row == pytest.approx(other, rel=1e-3, abs=1e-4, nan_ok=True)
+
+
+def metrics_of(run: Path) -> list[dict[str, Any]]:
+    """Returns the rows of metrics.jsonl."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def timeless_metrics(run: Path) -> list[dict[str, Any]]:
+    """Returns the rows without wall times, which alone may differ between two equal runs."""
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in metrics_of(run)]

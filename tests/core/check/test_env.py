@@ -54,11 +54,6 @@ def errors(report: Report) -> set[str]:
     return {finding.relation for finding in report.of("error")}
 
 
-@pytest.fixture(autouse=True)
-def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
-
-
 @pytest.mark.core
 def test_sound_environments_hold() -> None:
     assert check_env("gsm8k:size=30").findings == ()

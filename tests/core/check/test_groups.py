@@ -9,12 +9,6 @@ from planted_plugin import errors, planted
 
 from grpo import check_reward
 
-
-@pytest.fixture(autouse=True)
-def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
-
-
 GROUPS = """
 @reward(version=1, scope="group", range=(0.0, 1.0), isolation="inline", cases=[
     Case(["It is 72", "Hence it is 72", "It is 7"], row={"answer": "72"}, expect=[1.0, 0.5, 0.0]),

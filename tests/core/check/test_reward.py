@@ -15,11 +15,6 @@ from grpo.plugins.errors import OptionError, PluginError
 from grpo.plugins.host import Host
 
 
-@pytest.fixture(autouse=True)
-def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
-
-
 def test_an_honest_reward_keeps_every_relation(tmp_path: Path) -> None:
     report = check_reward(
         planted(

@@ -66,11 +66,6 @@ ROWS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
-
-
 def shrunk(*arguments: str, cwd: Path) -> Done:
     return grpo("shrink", *arguments, cwd=cwd)
 

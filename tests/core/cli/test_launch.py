@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-from grpo.core.cli.main import main
+from command import grpo
 
 RUN = ("--env", "gsm8k", "--reward", "proximity", "--steps", "4", "--eval-size", "0")
-
-
-def launch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["grpo", "launch", *words])
-    with pytest.raises(SystemExit) as left:
-        main()
-    shown = capsys.readouterr()
-    return int(left.value.code or 0), shown.out, shown.err
 
 
 @pytest.mark.parametrize(
@@ -37,20 +27,16 @@ def launch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
         (["--slurm", "--", *RUN, "--out", "o", "--group-sise", "4"], "--group-sise"),
     ],
 )
-def test_what_cannot_work_is_refused_before_a_script_is_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], error: str
-) -> None:
-    code, out, told = launch(capsys, monkeypatch, *words)
+def test_what_cannot_work_is_refused_before_a_script_is_written(words: list[str], error: str) -> None:
+    code, out, told = grpo("launch", *words)
     assert (code, out) == (2, "")
     assert error in told
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "quote'd $HOME `id`"])
-def test_a_shell_reads_the_arguments_as_they_were_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
+def test_a_shell_reads_the_arguments_as_they_were_written(tmp_path: Path, name: str) -> None:
     out = tmp_path / name
-    _, script, _ = launch(capsys, monkeypatch, "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
+    _, script, _ = grpo("launch", "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
     lines = [line for line in script.splitlines() if re.match(r"RUN=|WHAT=\(", line)]
     shown = subprocess.run(
         ["bash", "-c", "\n".join([*lines, 'printf "%s\\n" "$RUN" "${WHAT[@]}"'])],
@@ -75,14 +61,8 @@ def test_a_shell_reads_the_arguments_as_they_were_written(
         (["--gpu", "H100", "--sharding", "fsdp2"], ["--model", "Qwen2.5-0.5B"], True),
     ],
 )
-def test_a_policy_that_one_gpu_cannot_hold_is_sharded(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    arguments: list[str],
-    sharded: bool,
-) -> None:
-    code, script, _ = launch(capsys, monkeypatch, "--slurm", *words, "--", *RUN, *arguments, "--out", "o")
+def test_a_policy_that_one_gpu_cannot_hold_is_sharded(words: list[str], arguments: list[str], sharded: bool) -> None:
+    code, script, _ = grpo("launch", "--slurm", *words, "--", *RUN, *arguments, "--out", "o")
     assert code == 0
     assert ("export ACCELERATE_USE_FSDP=true\n" in script) == sharded
     assert ("export FSDP_VERSION=2\n" in script) == sharded
@@ -103,23 +83,17 @@ def test_a_policy_that_one_gpu_cannot_hold_is_sharded(
     ],
 )
 def test_machines_that_cannot_hold_the_run_are_refused_with_those_that_can(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    arguments: list[str],
-    error: str,
+    words: list[str], arguments: list[str], error: str
 ) -> None:
-    code, out, told = launch(capsys, monkeypatch, "--slurm", *words, "--", *RUN, *arguments, "--out", "o")
+    code, out, told = grpo("launch", "--slurm", *words, "--", *RUN, *arguments, "--out", "o")
     assert (code, out) == (2, "")
     assert error in told
 
 
-def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where() -> None:
     words = ("--slurm", "--nodes", "2", "--server-nodes", "1", "--tensor-parallel", "2", "--")
     served = ("--rollout", "vllm-server", "--lora", "--lora-rank", "8", "--prompts-per-step", "16")
-    _, script, _ = launch(capsys, monkeypatch, *words, *RUN, "--out", "o", *served)
+    _, script, _ = grpo("launch", *words, *RUN, "--out", "o", *served)
     assert "#SBATCH --nodes=3\n" in script
     assert "serve-rollouts --host 0.0.0.0 --lora-rank 8 --tensor-parallel 2" in script
     assert "number < 4" in script  # servers of two GPUs each
@@ -127,14 +101,12 @@ def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where(
     assert script.count('WHAT+=(--server-url "$(with_commas "${URLS[@]}")")') == 1
 
 
-def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(tmp_path: Path) -> None:
     out = tmp_path / "a"
     out.mkdir()
 
     def read() -> tuple[str, str]:
-        _, script, told = launch(capsys, monkeypatch, "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
+        _, script, told = grpo("launch", "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
         lines = [line for line in script.splitlines() if re.match(r"RUN=|WHAT=\(|if .*--resume", line)]
         assert len(lines) == 3
         shell = ["bash", "-c", "\n".join([*lines, 'echo "${WHAT[0]}"'])]
@@ -148,14 +120,12 @@ def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(
     assert "holds a run already" in told
 
 
-def test_a_script_that_says_something_else_is_not_written_over(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_script_that_says_something_else_is_not_written_over(tmp_path: Path) -> None:
     script, words = tmp_path / "job.sh", ("--slurm", "-o", str(tmp_path / "job.sh"), "--", *RUN, "--out", "o")
-    assert launch(capsys, monkeypatch, *words)[0] == 0
+    assert grpo("launch", *words).returncode == 0
     written = script.read_text()
-    assert launch(capsys, monkeypatch, *words)[0] == 0  # the same again
+    assert grpo("launch", *words).returncode == 0  # the same again
     script.write_text(written + "module load cuda\n")
-    code, _, told = launch(capsys, monkeypatch, *words)
+    code, _, told = grpo("launch", *words)
     assert (code, script.read_text()) == (2, written + "module load cuda\n")
     assert "exists already and differs" in told

@@ -10,25 +10,15 @@ from pathlib import Path
 
 import click
 import pytest
+from command import grpo
 
-from grpo.core.cli.main import COMMANDS, cli, main
+from grpo.core.cli.main import COMMANDS, cli
 from grpo.plugins.errors import PluginError, RunError, UsageError
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Runs the command in this process; returns its exit code."""
-    monkeypatch.setattr(sys, "argv", ["grpo", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert isinstance(stop.value.code, int)
-    return stop.value.code
-
-
-def test_help_lists_every_command_and_each_of_them_has_help(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "--help") == 0
-    listed = capsys.readouterr().out
+def test_help_lists_every_command_and_each_of_them_has_help() -> None:
+    code, listed, _ = grpo("--help")
+    assert code == 0
     context = click.Context(cli)
     for name in COMMANDS:
         assert re.search(rf"^  {name} ", listed, re.MULTILINE)
@@ -38,21 +28,17 @@ def test_help_lists_every_command_and_each_of_them_has_help(
         assert command.help
 
 
-def test_a_wrong_command_is_named_with_the_nearest_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "rnu", "--env", "gsm8k") == 2
-    assert (
-        capsys.readouterr().err == "grpo: no command 'rnu'. Did you mean 'run'? List the commands with: grpo --help\n"
-    )
+def test_a_wrong_command_is_named_with_the_nearest_one() -> None:
+    said = "grpo: no command 'rnu'. Did you mean 'run'? List the commands with: grpo --help\n"
+    assert grpo("rnu", "--env", "gsm8k") == (2, "", said)
     for written, meant in (("trian", "grpo run"), ("resume", "grpo run --resume")):
-        assert call(monkeypatch, written) == 2
-        assert f"Did you mean '{meant}'?" in capsys.readouterr().err
+        done = grpo(written)
+        assert (done.returncode, f"Did you mean '{meant}'?" in done.stderr) == (2, True)
 
 
-def test_a_wrong_flag_is_exit_code_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(monkeypatch, "run", "--stpes", "3") == 2
-    assert "--steps" in capsys.readouterr().err
+def test_a_wrong_flag_is_exit_code_2() -> None:
+    done = grpo("run", "--stpes", "3")
+    assert (done.returncode, "--steps" in done.stderr) == (2, True)
 
 
 def test_what_an_interrupt_breaks_is_reported_as_the_interrupt(
@@ -77,28 +63,23 @@ def test_what_an_interrupt_breaks_is_reported_as_the_interrupt(
     [(UsageError("u"), 2), (RunError("r"), 1), (PluginError("p"), 1), (KeyboardInterrupt(), 130), (click.Abort(), 130)],
 )
 def test_every_deliberate_error_has_its_exit_code(
-    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @click.command("plugins")
     def failing() -> None:
         raise error
 
     monkeypatch.setattr("grpo.core.cli.plugins.plugins", failing)
-    assert call(monkeypatch, "plugins") == code
-    text = capsys.readouterr().err.strip()
-    assert text == (f"grpo: {error}" if code < 100 else "grpo: interrupted")
+    assert grpo("plugins") == (code, "", f"grpo: {error}\n" if code < 100 else "grpo: interrupted\n")
 
 
-def test_what_an_error_quotes_is_no_command_to_the_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_an_error_quotes_is_no_command_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command("plugins")
     def failing() -> None:
         raise UsageError("unknown setting '\x1b]0;title\x07\x1b[31mred\u202e'")
 
     monkeypatch.setattr("grpo.core.cli.plugins.plugins", failing)
-    assert call(monkeypatch, "plugins") == 2
-    assert capsys.readouterr().err == "grpo: unknown setting 'red'\n"
+    assert grpo("plugins") == (2, "", "grpo: unknown setting 'red'\n")
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from command import environment_with
+from installed_plugin import install
 from patience import RUN
 
 PLUGIN = """
@@ -65,15 +66,6 @@ def grpo_rewards(): return [proximity]
 @hookimpl
 def grpo_reward(): return []
 """
-
-
-def install(folder: Path, name: str, source: str) -> None:
-    module = name.replace("-", "_")
-    (folder / f"{module}.py").write_text(source)
-    info = folder / f"{module}-1.5.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
-    (info / "entry_points.txt").write_text(f"[grpo]\nmain = {module}\n")
 
 
 @pytest.fixture(scope="module")

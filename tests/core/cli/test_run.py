@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Done, grpo
 from patience import RUN
 
-from grpo.core.cli.main import main
 from grpo.core.config.schema import load_config
 
 REWARDS = """
@@ -41,23 +41,9 @@ def place(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
-class Result:
-    """What a call left behind."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-def grpo(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, whole: bool = False
-) -> Result:
+def run(*arguments: str, whole: bool = False) -> Done:
     base = [] if whole else ["--env", "gsm8k", "--model", "model", "--dataset", "rows.jsonl", *LENGTH]
-    monkeypatch.setattr(sys, "argv", ["grpo", "run", *base, *arguments])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    out, err = capsys.readouterr()
-    assert isinstance(stop.value.code, int)
-    return Result(stop.value.code, out, err)
+    return grpo("run", *base, *arguments)
 
 
 LENGTH = ["--max-completion-length", "16"]
@@ -109,9 +95,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_exit_code_2_and_writes_nothing(
-    case: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_line_and_exit_code_2_and_writes_nothing(case: str, place: Path) -> None:
     (place / "broken.jsonl").write_text('{"question": "1?", "answer": "1"}\n{"question": \n')
     (place / "columns.jsonl").write_text('{"problem": "1?", "answer": "1"}\n' * 3)
     (place / "gold.jsonl").write_text('{"question": "1?", "answer": "one"}\n' * 3)
@@ -121,55 +105,47 @@ def test_bad_input_is_one_line_and_exit_code_2_and_writes_nothing(
     before = sorted(place.rglob("*"))
     arguments, says = BAD[case]
     resumes = "--resume" in arguments
-    done = grpo(arguments.split(), monkeypatch, capsys, whole=resumes)
-    assert done.code == 2
-    assert says in done.err
-    if "Usage:" not in done.err:  # click's own complaint about a flag has its form
-        assert done.err.count("\n") == 1, done.err
-        assert done.err.startswith("grpo: ")
-    assert done.out == ""
+    done = run(*arguments.split(), whole=resumes)
+    assert done.returncode == 2
+    assert says in done.stderr
+    if "Usage:" not in done.stderr:  # click's own complaint about a flag has its form
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert done.stderr.startswith("grpo: ")
+    assert done.stdout == ""
     assert sorted(path for path in place.rglob("*") if "__pycache__" not in path.parts) == before
 
 
-def test_no_environment_is_exit_code_2(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = grpo(["--model", "model"], monkeypatch, capsys, whole=True)
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "--env gsm8k" in done.err
+def test_no_environment_is_exit_code_2(place: Path) -> None:
+    done = run("--model", "model", whole=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--env gsm8k" in done.stderr
 
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
-def test_a_disk_too_full_for_the_checkpoints_is_refused(
-    dry: list[str], place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_disk_too_full_for_the_checkpoints_is_refused(dry: list[str], place: Path) -> None:
     config = json.loads((place / "model" / "config.json").read_text())
     config |= {"hidden_size": 65536, "intermediate_size": 2**22, "num_hidden_layers": 40}
     del config["layer_types"]
     (place / "model" / "config.json").write_text(json.dumps(config))
-    done = grpo([*dry, "--set", "train.check_memory=false"], monkeypatch, capsys)
-    assert done.code == 2
-    assert "the checkpoints need about" in done.err
+    done = run(*dry, "--set", "train.check_memory=false")
+    assert done.returncode == 2
+    assert "the checkpoints need about" in done.stderr
     assert not (place / "runs").exists()
 
 
-def test_resuming_takes_no_other_options(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resuming_takes_no_other_options(place: Path) -> None:
     for more in (["--lr", "1e-4"], ["--set", "seed=1"], ["--dry-run"], ["--config", "x.toml"]):
-        done = grpo(["--resume", "run", *more], monkeypatch, capsys, whole=True)
-        assert (done.code, "leave the other options out" in done.err) == (2, True), more
+        done = run("--resume", "run", *more, whole=True)
+        assert (done.returncode, "leave the other options out" in done.stderr) == (2, True), more
 
 
-def test_a_dry_run_shows_the_plan_loads_no_weights_and_writes_nothing(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_shows_the_plan_loads_no_weights_and_writes_nothing(place: Path) -> None:
     before = sorted(place.rglob("*"))
-    done = grpo(["--dry-run", "--steps", "7", "--reward", "proximity:weight=2", "--lora"], monkeypatch, capsys)
-    assert (done.code, done.err) == (0, "")
+    done = run("--dry-run", "--steps", "7", "--reward", "proximity:weight=2", "--lora")
+    assert (done.returncode, done.stderr) == (0, "")
     for part in ("7 of 8 prompts x 8 completions", "proximity x 2", "LoRA rank 16", "18 training rows (rows.jsonl)"):
-        assert part in done.out
-    assert "nothing was trained" in done.out
+        assert part in done.stdout
+    assert "nothing was trained" in done.stdout
     assert sorted(place.rglob("*")) == before
 
 
@@ -183,7 +159,7 @@ def test_a_dry_run_whose_reader_went_away_says_nothing_of_a_run(place: Path) -> 
 
 
 def test_what_a_library_logs_to_stdout_when_it_is_imported_is_no_result(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place / "chatty.py").write_text(  # as DeepSpeed does
         "import logging, sys\n"
@@ -193,37 +169,31 @@ def test_what_a_library_logs_to_stdout_when_it_is_imported_is_no_result(
     )
     (place / "mine.py").write_text(f"import chatty\n{REWARDS}")
     monkeypatch.syspath_prepend(str(place))
-    done = grpo(["--reward", "proximity", "--loss", "mine.py:plain", "--dry-run"], monkeypatch, capsys)
-    assert (done.code, done.err.count("unable to detect an accelerator")) == (0, 1)
-    assert "unable to detect" not in done.out
-    assert "dry run: nothing was trained" in done.out
+    done = run("--reward", "proximity", "--loss", "mine.py:plain", "--dry-run")
+    assert (done.returncode, done.stderr.count("unable to detect an accelerator")) == (0, 1)
+    assert "unable to detect" not in done.stdout
+    assert "dry run: nothing was trained" in done.stdout
 
 
-def test_a_dry_run_needs_no_rollout_server_and_says_that_the_run_will(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_needs_no_rollout_server_and_says_that_the_run_will(place: Path) -> None:
     flags = ["--rollout", "vllm-server", "--server-url", "http://127.0.0.1:9"]  # the port that discards: nobody listens
-    done = grpo(["--dry-run", *flags], monkeypatch, capsys)
-    assert done.code == 0
-    assert "nothing was trained" in done.out
-    assert "would not start: no rollout server answers at http://127.0.0.1:9" in done.err
-    assert "grpo serve-rollouts" in done.err
-    assert grpo(flags, monkeypatch, capsys).code == 2
+    done = run("--dry-run", *flags)
+    assert done.returncode == 0
+    assert "nothing was trained" in done.stdout
+    assert "would not start: no rollout server answers at http://127.0.0.1:9" in done.stderr
+    assert "grpo serve-rollouts" in done.stderr
+    assert run(*flags).returncode == 2
 
 
 @pytest.mark.core
-def test_rubbish_for_weights_is_noticed_when_they_are_loaded(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rubbish_for_weights_is_noticed_when_they_are_loaded(place: Path) -> None:
     # The test of the tests above: only whoever loads the weights sees that they are rubbish.
-    done = grpo(["--quiet"], monkeypatch, capsys)
-    assert done.code == 2
-    assert f"cannot load the weights of '{place / 'model'}'" in done.err
+    done = run("--quiet")
+    assert done.returncode == 2
+    assert f"cannot load the weights of '{place / 'model'}'" in done.stderr
 
 
-def test_flags_reach_the_settings_that_they_name(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flags_reach_the_settings_that_they_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: dict[str, Any] = {}
 
     def remember(file: Path | None, pairs: tuple[str, ...], flags: dict[str, Any]) -> Any:
@@ -242,8 +212,8 @@ def test_flags_reach_the_settings_that_they_name(
             json.dumps({"question": f"{n}?", "answer": f"#### {n}", "difficulty": "easy"}) + "\n" for n in range(20)
         )
     )
-    done = grpo(text.split(), monkeypatch, capsys)
-    assert done.code == 0, done.err
+    done = run(*text.split())
+    assert done.returncode == 0, done.stderr
     settings = loaded["config"].model_dump(mode="json", exclude_defaults=True)
     assert settings == {
         "env": "gsm8k",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 
 import pytest
+from command import grpo
 from plain_shape import plain_shape
 
-from grpo.core.cli.main import main
 from grpo.core.planning.gpus import (
     CHANGED,
     Cluster,
@@ -106,50 +105,36 @@ def test_names_of_gpus_are_read_as_people_write_them() -> None:
         gpu_of("80")
 
 
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["grpo", "plan", *arguments])
-    with pytest.raises(SystemExit) as left:
-        main()
-    told = capsys.readouterr()
-    return int(left.value.code or 0), told.out, told.err
-
-
-def test_the_command_says_that_it_is_calculated_and_names_the_bottleneck(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_says_that_it_is_calculated_and_names_the_bottleneck() -> None:
     work = ("--model", "Qwen2.5-7B", "--context", "4096", "--nodes", "2", "--gpu", "H100", "--steps", "100")
-    code, text, _ = run(capsys, monkeypatch, *work)
+    code, text, _ = grpo("plan", *work)
     assert code == 0
     assert text.startswith("calculated from published figures")
     assert "2 x 8 H100" in text
     assert "bottleneck: " in text
     assert "GPU-hours" in text
-    code, text, _ = run(capsys, monkeypatch, *work, "--json")
+    code, text, _ = grpo("plan", *work, "--json")
     read = json.loads(text)
     assert read["calculated"] is True
     assert set(read["seconds"]) == {"sample", "update", "communicate", "sync"}
 
 
-def test_memory_alone_says_nothing_about_a_step(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, _, told = run(
-        capsys, monkeypatch, "--model", "Qwen2.5-7B", "--context", "4096", "--nodes", "2", "--gpu", "80"
-    )
+def test_memory_alone_says_nothing_about_a_step() -> None:
+    code, _, told = grpo("plan", "--model", "Qwen2.5-7B", "--context", "4096", "--nodes", "2", "--gpu", "80")
     assert code == 2
     assert "H100" in told
 
 
 @pytest.mark.parametrize("machines", [("--nodes", "2", "--gpu", "H100"), ("--gpu", "80")])
 def test_completions_that_leave_no_room_for_a_prompt_are_refused_and_not_shortened(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, machines: tuple[str, ...] | tuple[str, str]
+    machines: tuple[str, ...] | tuple[str, str],
 ) -> None:
     asked = ("--model", "Qwen2.5-7B", "--max-completion-length", "3072", *machines)
-    code, out, told = run(capsys, monkeypatch, *asked)
+    code, out, told = grpo("plan", *asked)
     assert (code, out) == (2, "")
     assert "no room for a prompt in 2048 tokens" in told
     assert "--context" in told
-    code, out, _ = run(capsys, monkeypatch, *asked, "--context", "4096")
+    code, out, _ = grpo("plan", *asked, "--context", "4096")
     assert code == 0
 
 

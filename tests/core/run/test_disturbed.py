@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from forked_command import Forked
 from patience import RUN
+from same_metrics import timeless_metrics
 
 pytestmark = pytest.mark.slow
 
@@ -113,11 +114,6 @@ def undisturbed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return job.out
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
-
-
 def checkpoint(job: Job, step: int) -> Path:
     return job.out / "checkpoints" / f"checkpoint-{step}"
 
@@ -142,7 +138,7 @@ def test_a_signal_ends_the_step_and_the_run_resumes_as_if_nothing_had_been(
     assert "stopping after this step, in a state that resumes" in said
     assert f"Continue with: grpo run --resume {job.out}" in said
     job.resume()
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 def test_a_terminal_that_was_closed_stops_the_run_and_it_resumes(job: Job, undisturbed: Path) -> None:
@@ -156,7 +152,7 @@ def test_a_terminal_that_was_closed_stops_the_run_and_it_resumes(job: Job, undis
     assert command.wait(RUN) == 130
     assert json.loads((job.out / "state.json").read_text())["status"] == "interrupted"
     job.resume()
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 def read_until(terminal: int, mark: bytes) -> None:
@@ -177,7 +173,7 @@ def test_a_signal_before_the_first_step_ends_the_run_at_once(job: Job, undisturb
     said = job.checked(command)
     assert f"stopped after step 0. Continue with: grpo run --resume {job.out}" in said
     job.resume()
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 def test_a_second_ctrl_c_during_a_checkpoint_says_what_is_lost(job: Job, undisturbed: Path) -> None:
@@ -191,7 +187,7 @@ def test_a_second_ctrl_c_during_a_checkpoint_says_what_is_lost(job: Job, undistu
     if not (checkpoint(job, 4) / "complete.json").is_file():
         assert "steps 1 to 4 will be done again when the run resumes: there is no complete checkpoint yet." in said
     job.resume()
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +207,7 @@ def test_kill_9_while_a_file_is_written_loses_only_what_follows_the_last_checkpo
     command.signal(signal.SIGKILL)
     command.wait(RUN)
     job.resume()
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 # Outputs.
@@ -220,7 +216,7 @@ def test_kill_9_while_a_file_is_written_loses_only_what_follows_the_last_checkpo
 def test_a_full_stdout_is_told_of_on_stderr_and_the_run_goes_on(job: Job, undisturbed: Path) -> None:
     said = job.run(output="/dev/full")
     assert said.count("the output cannot be written any more: No space left on device. The run continues") == 1
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 def test_a_reader_that_went_away_is_told_of_and_the_run_goes_on(job: Job, undisturbed: Path) -> None:
@@ -232,12 +228,12 @@ def test_a_reader_that_went_away_is_told_of_and_the_run_goes_on(job: Job, undist
     os.close(reader)
     assert command.wait(RUN) == 0
     assert "the output cannot be written any more: Broken pipe. The run continues" in job.checked(command)
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 def test_closed_standard_streams_keep_nothing_from_being_written(job: Job, undisturbed: Path) -> None:
     job.run(closed=(0, 1, 2))
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 # The run directory.
@@ -269,7 +265,7 @@ def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
     said = job.checked(command)
     assert said.count(f"{job.out} was removed during the run. Its records so far are lost") == 1
     assert "done after step 40" in job.resume()
-    steps = [row["step"] for row in metrics(job.out)]
+    steps = [row["step"] for row in timeless_metrics(job.out)]
     assert steps == list(range(steps[0], 41))
 
 
@@ -301,7 +297,7 @@ def test_a_flipped_bit_in_the_newest_checkpoint_and_the_one_before_goes_on(
     said = job.resume()
     assert "resuming after step 4" in said
     assert f"{file.parent} was damaged and is passed over: {name} is not what was written" in said
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 def test_files_of_models_have_ordinary_modes(undisturbed: Path) -> None:
@@ -317,7 +313,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_is_a_line_and_the_run_resumes(job: 
     assert "steps 1 to 2 will be done again when the run resumes: there is no complete checkpoint yet." in said
     assert f"Free some space, then continue with: grpo run --resume {job.out}" in said
     assert "starting again: there is no complete checkpoint yet" in job.resume()
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 # Plugins in this process.
@@ -361,7 +357,7 @@ def test_what_a_reward_in_this_process_does_to_it_changes_no_number(
     said = job.run()
     assert "done after step 6" in said
     assert len(said) < 3 << 20
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
     umask = os.umask(0)
     os.umask(umask)
     modes = {stat.S_IMODE(file.stat().st_mode) for file in job.out.rglob("*") if file.is_file()}
@@ -373,7 +369,7 @@ def test_a_reward_in_a_worker_prints_no_more_than_can_be_read(job: Job, undistur
     said = job.run()
     assert "more than 1 MiB was printed" in said
     assert len(said) < 20 << 20
-    assert metrics(job.out) == metrics(undisturbed)
+    assert timeless_metrics(job.out) == timeless_metrics(undisturbed)
 
 
 def test_ctrl_c_is_heard_although_a_reward_ignores_it(job: Job) -> None:

@@ -5,7 +5,6 @@ The run has rollouts of one turn and of several in each batch, is evaluated, and
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
@@ -13,7 +12,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +23,11 @@ from engine_bench import REAL_VLLM
 from forked_command import in_two_processes
 from patience import RUN
 from rollout_server import Server
+from same_metrics import metrics_of
 
 pytestmark = REAL_VLLM
 
 STEPS = 4
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[list[Server]]:
-    running = [Server(), Server()]
-    for server in running:
-        server.wait()
-    yield running
-    for server in running:
-        assert server.stop() == 0
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +65,9 @@ def on(*servers: Server) -> Sequence[str]:
     return "--rollout", "vllm-server", "--server-url", ",".join(server.url for server in servers)
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def learned(run: Path) -> list[dict[str, Any]]:
     """The metrics without seconds, and without what syncs say of themselves."""
-    return [{k: v for k, v in row.items() if not k.startswith(("time/", "sync/"))} for row in metrics(run)]
+    return [{k: v for k, v in row.items() if not k.startswith(("time/", "sync/"))} for row in metrics_of(run)]
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +79,13 @@ def with_engines(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def test_each_process_samples_its_share_with_a_proven_engine_of_its_own(with_engines: Path) -> None:
-    rows = metrics(with_engines)[1:]  # the first one is of the evaluation before training
+    rows = metrics_of(with_engines)[1:]  # the first one is of the evaluation before training
     assert [row["sampling/staleness"] for row in rows] == [0.0] + [1.0] * (STEPS - 1)
     assert max(row["sampling/sampling_logp_difference/max"] for row in rows) < 1e-3
     assert max(row["env/guess/turns"] for row in rows) > 1.0
     assert all(row["env/gsm8k/share"] == 0.5 for row in rows)
     assert not any(name in row for row in rows for name in ("sync/repeated", "sync/batches_again", "sync/steps_again"))
-    assert sum("held_out/accuracy" in row for row in metrics(with_engines)) == 2
+    assert sum("held_out/accuracy" in row for row in metrics_of(with_engines)) == 2
     assert (with_engines / "model" / "adapter_model.safetensors").is_file()
 
 
@@ -111,7 +97,7 @@ def test_servers_sample_the_same_run_and_one_that_is_killed_costs_nothing_but_ti
     out, limit = tmp_path / "run", time.monotonic() + RUN
 
     def kill() -> None:
-        while not ((out / "metrics.jsonl").exists() and len(metrics(out)) > 2):
+        while not ((out / "metrics.jsonl").exists() and len(metrics_of(out)) > 2):
             if time.monotonic() > limit:
                 return
             time.sleep(0.05)
@@ -125,7 +111,7 @@ def test_servers_sample_the_same_run_and_one_that_is_killed_costs_nothing_but_ti
     assert learned(out) == learned(with_engines)
     assert "does not answer" in said, "the second process tells of its server"
     assert "is back" in said
-    handed = [row["sync/bytes"] for row in metrics(out)[2:] if "sync/bytes" in row]
+    handed = [row["sync/bytes"] for row in metrics_of(out)[2:] if "sync/bytes" in row]
     assert max(handed) > 2 * min(handed), "the base came along again"
 
 
@@ -154,7 +140,7 @@ def test_a_server_that_stays_away_ends_both_processes_with_one_line(
 
     def kill() -> None:
         limit = time.monotonic() + RUN
-        while not ((out / "metrics.jsonl").exists() and len(metrics(out)) > 1) and time.monotonic() < limit:
+        while not ((out / "metrics.jsonl").exists() and len(metrics_of(out)) > 1) and time.monotonic() < limit:
             time.sleep(0.05)
         servers[1].kill()
 
@@ -215,7 +201,7 @@ def begin(run: Ranks) -> None:
 def reach(run: Ranks, step: int) -> None:
     """Waits until a run has done a step, or is over."""
     while run.launcher.poll() is None:
-        if (run.out / "metrics.jsonl").exists() and any(row["step"] >= step for row in metrics(run.out)):
+        if (run.out / "metrics.jsonl").exists() and any(row["step"] >= step for row in metrics_of(run.out)):
             return
         time.sleep(0.02)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from forked_command import forked_together
+from small_run import small_run
 
 from grpo.core.env.episodes import Episode, in_groups
 from grpo.core.record.browse import read_step, to_completion
@@ -50,24 +51,11 @@ def test_neighbours_are_groups_and_each_completion_knows_its_number() -> None:
 
 
 def trained(model: Path, folder: Path, **settings: Any) -> Path:
-    from grpo.core.config.schema import parse_config
-    from grpo.core.display.progress import Silent
-    from grpo.core.run.job import start
-
     file = folder / "groups.py"
     file.write_text(REWARD, encoding="utf-8")
-    tree = {
-        "env": "gsm8k",
-        "dataset": "embedded",
-        "model": str(model),
-        "rewards": [f"{file}:{name}" for name in ("early", "late", "gated")],
-        "out": str(folder / "run"),
-        "train": {"steps": 2, "prompts_per_step": 3, "group_size": 4, "lr": 1e-3},
-        "rollout": {"max_completion_length": 12, "batch_size": 5},
-        "evaluation": {"size": 0},
-        **settings,
-    }
-    start(parse_config(tree), Host.discover(), Silent())
+    rewards = [f"{file}:{name}" for name in ("early", "late", "gated")]
+    settings = {"rollout": {"batch_size": 5}, **settings}
+    small_run(folder / "run", model=str(model), rewards=rewards, train={"prompts_per_step": 3, "lr": 1e-3}, **settings)
     return folder / "run"
 
 

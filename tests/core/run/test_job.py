@@ -6,18 +6,19 @@ import json
 import logging
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from forked_command import Forked, forked_together
 from patience import RUN
+from same_metrics import timeless_metrics
 
 from grpo.core.policy.load import policy_source
 from grpo.plugins.errors import UsageError
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 REWARD = """
 from grpo import reward
@@ -32,17 +33,6 @@ def patchy(completion: str) -> float:
         raise ValueError("not this one")
     return float(sum(map(ord, completion)) % 10 == 1)
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums in the order of the processes that the tests start: those have one thread, for bitwise equal metrics."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -82,12 +72,6 @@ def start_and_wait_for(arguments: Sequence[str], out: Path, step: int) -> Forked
     return command
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """The metrics without wall times, which alone may differ between two equal runs."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -106,7 +90,7 @@ def test_a_killed_run_resumes_to_bitwise_equal_metrics(
     killed_at(arguments, killed, step=5)
     here(["run", "--resume", str(killed)])
     assert "resuming after step 4" in capsys.readouterr().out
-    assert metrics(killed) == metrics(whole)
+    assert timeless_metrics(killed) == timeless_metrics(whole)
     assert (killed / "model").is_dir()
     assert len(list((killed / "rollouts").glob("*.parquet"))) == len(list((whole / "rollouts").glob("*.parquet")))
     with pytest.raises(UsageError, match="complete"):
@@ -139,8 +123,8 @@ def test_a_killed_run_that_fills_its_batches_up_resumes_to_the_same_rollouts(
     here([*filled, *more, "--out", str(whole)])
     killed_at([*filled, *more], killed, step=5)
     here(["run", "--resume", str(killed)])
-    rows = metrics(whole)
-    assert metrics(killed) == rows
+    rows = timeless_metrics(whole)
+    assert timeless_metrics(killed) == rows
     assert max(row.get("sampling/wasted", 0.0) for row in rows) > 0
     for step in range(1, 9):
         assert sampled(killed, step) == sampled(whole, step)
@@ -189,14 +173,14 @@ def test_prompts_that_are_not_asked_change_a_step_as_groups_without_signal_do(sm
     here([*asked[:-1], f"{asked[-1]}:most=2", "--out", str(whole)])
     forked_together([*asked, "--out", str(two)], tmp_path)
     assert [len(sampled(few, step)) for step in (1, 2, 3)] == [4, 4, 4]
-    assert [row["sampling/asked"] for row in metrics(few) if row["step"]] == [0.5] * 3
-    told = [(row["step"], row["loss"], row["grad_norm"]) for row in metrics(few) if row["step"]]
+    assert [row["sampling/asked"] for row in timeless_metrics(few) if row["step"]] == [0.5] * 3
+    told = [(row["step"], row["loss"], row["grad_norm"]) for row in timeless_metrics(few) if row["step"]]
     compared = 0
-    for (step, loss, norm), other in zip(told, [row for row in metrics(two) if row["step"]], strict=True):
+    for (step, loss, norm), other in zip(told, [row for row in timeless_metrics(two) if row["step"]], strict=True):
         assert (loss, norm) == (pytest.approx(other["loss"], abs=1e-6), pytest.approx(other["grad_norm"], rel=1e-3))
         second = sampled(whole, step)[4:]
         if len({row["reward"] for row in second}) == 1:  # its other group had no signal
-            row = next(row for row in metrics(whole) if row["step"] == step)
+            row = next(row for row in timeless_metrics(whole) if row["step"] == step)
             compared += norm > 0
             assert (loss, norm) == (pytest.approx(row["loss"], abs=1e-6), pytest.approx(row["grad_norm"], rel=1e-3))
     assert compared
@@ -246,7 +230,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(small: list[str], tmp_path: Path) -
     assert json.loads((out / "state.json").read_text())["status"] == "interrupted"
     assert len(list((out / "checkpoints").glob("checkpoint-*"))) == 1
     here(["run", "--resume", str(out)])
-    assert [row["step"] for row in metrics(out)] == list(range(9))
+    assert [row["step"] for row in timeless_metrics(out)] == list(range(9))
 
 
 def test_ctrl_c_ends_a_warm_up_and_a_second_one_is_no_failure(small: list[str], tmp_path: Path) -> None:
@@ -309,7 +293,7 @@ def test_a_full_disk_ends_with_one_line_and_a_run_that_resumes(small: list[str],
     assert f"grpo run --resume {out}" in limited.said
     assert "Traceback" not in limited.said
     here(["run", "--resume", str(out)])
-    assert [row["step"] for row in metrics(out)] == list(range(9))
+    assert [row["step"] for row in timeless_metrics(out)] == list(range(9))
 
 
 def test_the_time_of_a_run_counts_held_out_accuracy_before_the_first_step(small: list[str], tmp_path: Path) -> None:
@@ -334,7 +318,7 @@ def test_the_default_job_learns_within_a_third_of_its_steps(
     """Its learning rate is constant, so these are its first steps; `make demo` takes all of them."""
     few = ["--steps", "20"]
     here(["run", "--env", "gsm8k", "--reward", "proximity", *how, *few, "--out", str(tmp_path / "run")])
-    rows = metrics(tmp_path / "run")
+    rows = timeless_metrics(tmp_path / "run")
     assert rows[0]["held_out/accuracy"] < 0.6
     assert rows[-1]["held_out/accuracy"] >= 0.95
     assert "embedded demonstration model" in capsys.readouterr().out

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from same_metrics import metrics_of
+from small_run import small_run
 
 pytestmark = pytest.mark.real_model
 
@@ -90,25 +92,17 @@ def test_a_step_changes_its_adapter_alone_and_samples_as_it_trains(real_model: P
     import torch
     from safetensors.torch import load_file
 
-    from grpo.core.config.schema import parse_config
-    from grpo.core.display.progress import Silent
-    from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.run.job import start
-    from grpo.plugins.host import Host
-
     out = tmp_path / "run"
-    tree = {
-        "model": str(real_model),
-        "env": "arithmetic:lowest=1,highest=3",
-        "rewards": ["length:target=1,limit=100,unit=characters"],
-        "out": str(out),
-        "lora": {"enabled": True},
-        "train": {"steps": 2, "prompts_per_step": 1, "group_size": 4, "lr": 1e-3},
-        "rollout": {"max_completion_length": 12},
-        "evaluation": {"size": 0},
-    }
-    start(parse_config(tree), Host.discover(), Silent())
-    rows = read_metrics(RunDir(out))
+    small_run(
+        out,
+        model=str(real_model),
+        env="arithmetic:lowest=1,highest=3",
+        dataset=None,
+        rewards=["length:target=1,limit=100,unit=characters"],
+        lora={"enabled": True},
+        train={"prompts_per_step": 1, "lr": 1e-3},
+    )
+    rows = metrics_of(out)
     assert [row["step"] for row in rows] == [1, 2]
     assert all(row["sampling/sampling_logp_difference/max"] < APART for row in rows)
     assert any(row["grad_norm"] > 0 for row in rows)
@@ -120,14 +114,13 @@ def test_a_step_changes_its_adapter_alone_and_samples_as_it_trains(real_model: P
 @pytest.mark.nightly
 def test_it_learns_sums_by_grpo_alone(real_model: Path, tmp_path: Path) -> None:
     """The recipe of examples/real_model, half as long."""
-    import json
 
     from grpo.core.cli.main import cli
 
     recipe = Path(__file__).parents[3] / "examples" / "real_model" / "sums.toml"
     words = ["run", "--config", str(recipe), "--model", str(real_model), "--out", str(tmp_path / "run"), "--quiet"]
     assert not cli([*words, "--steps", "10", "--eval-size", "100"], standalone_mode=False)
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rows = metrics_of(tmp_path / "run")
     before, after = (row["held_out/accuracy"] for row in rows if "held_out/accuracy" in row)
     assert before < 0.2
     assert after > before + 0.2

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from engine_bench import REAL_VLLM
 from patience import RUN
+from same_metrics import metrics_of
 
 pytestmark = [*REAL_VLLM, pytest.mark.ray, pytest.mark.nightly]
 
@@ -21,10 +22,6 @@ def on_ray(address: str, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def rows(run: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def test_a_run_starts_its_rollout_server_and_a_new_one_when_it_is_resumed(ray_address: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     quick = ("--env", "gsm8k", "--reward", "proximity", "--set", "evaluation.size=0", "--set", "output.save_every=1")
@@ -32,7 +29,7 @@ def test_a_run_starts_its_rollout_server_and_a_new_one_when_it_is_resumed(ray_ad
     assert "1 that samples" in said
     before = json.loads((run / "config.json").read_text())["rollout"]["server_url"]
     on_ray(ray_address, "--resume", str(run), "--steps", "2", "--servers", "1")
-    found = rows(run)
+    found = metrics_of(run)
     assert [row["step"] for row in found] == [1, 2]
     assert all(row["sync/bytes"] > 0 and row["sampling/sampling_logp_difference/max"] < 1e-3 for row in found)
     assert json.loads((run / "config.json").read_text())["rollout"]["server_url"] != before

@@ -16,6 +16,7 @@ import pytest
 from disturbed_ranks import REWARD, Ranks
 from forked_command import Forked, forked_together, started_together
 from patience import RUN, wait_for
+from same_metrics import timeless_metrics
 
 from grpo.core.record.run_dir import RunDir
 from grpo.core.record.trained import read_trained
@@ -45,11 +46,6 @@ def two(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "Warning" not in done.stderr
     assert [line for line in done.stderr.splitlines() if done.stderr.count(line) > 1] == []
     return out
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
 
 
 def rollouts(run: Path, step: int) -> list[tuple[str, str]]:
@@ -85,7 +81,7 @@ def test_one_two_and_four_processes_sample_and_learn_the_same(arguments: list[st
             assert {row: list(each.advantages) for row, each in theirs.items()} == {
                 row: pytest.approx(list(each.advantages), abs=1e-3) for row, each in ours.items()
             }
-        close([row for row in metrics(other) if 0 < row["step"] < 4], metrics(one))
+        close([row for row in timeless_metrics(other) if 0 < row["step"] < 4], timeless_metrics(one))
     assert len({text for step in range(1, 4) for _, text in rollouts(one, step)}) > 16
 
 
@@ -102,7 +98,7 @@ def test_a_run_goes_on_with_another_number_of_processes(arguments: list[str], tw
         return ["run", "--resume", str(out)]
 
     def goes_on() -> None:
-        close(metrics(out), metrics(two))
+        close(timeless_metrics(out), timeless_metrics(two))
         assert [rollouts(out, step) for step in range(1, 9)] == [rollouts(two, step) for step in range(1, 9)]
 
     alone(lose(4), tmp_path)
@@ -133,7 +129,7 @@ def test_a_killed_process_ends_all_with_one_line_and_the_run_resumes(
     if rank == 0:  # from either, the random moments below
         done = forked_together(["run", "--resume", str(tmp_path / "run")], tmp_path)
         assert done.stdout.count("resuming after step 4") == 1
-        assert metrics(tmp_path / "run") == metrics(two)
+        assert timeless_metrics(tmp_path / "run") == timeless_metrics(two)
 
 
 def test_a_stop_of_one_process_is_a_stop_of_all_after_the_same_step(
@@ -150,7 +146,7 @@ def test_a_stop_of_one_process_is_a_stop_of_all_after_the_same_step(
     assert json.loads((tmp_path / "run" / "state.json").read_text())["status"] == "interrupted"
     assert not (tmp_path / "run" / "model").exists()
     forked_together(["run", "--resume", str(tmp_path / "run")], tmp_path)
-    assert metrics(tmp_path / "run") == metrics(two)
+    assert timeless_metrics(tmp_path / "run") == timeless_metrics(two)
 
 
 def test_what_all_processes_refuse_is_said_once(arguments: list[str], tmp_path: Path) -> None:
@@ -185,4 +181,4 @@ def test_many_kills_at_random_moments_change_no_number(
     seed: int, arguments: list[str], two: Path, tmp_path: Path, ranks: list[Ranks]
 ) -> None:
     disturbed_at_random(arguments, tmp_path / "run", ranks, 5, random.Random(seed))
-    assert metrics(tmp_path / "run") == metrics(two)
+    assert timeless_metrics(tmp_path / "run") == timeless_metrics(two)

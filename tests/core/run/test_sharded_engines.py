@@ -6,8 +6,7 @@ are handed the weights in each of the ways that there are; rollouts are of one t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from engine_bench import REAL_VLLM
 from rollout_server import Server
 from safetensors.torch import load_file
-from same_metrics import assert_same_metrics
+from same_metrics import assert_same_metrics, metrics_of
 
 pytestmark = REAL_VLLM
 
@@ -35,16 +34,6 @@ max_rollout_length = 300
 """
 ADAPTER = ("--set", "lora.enabled=true", "--set", "lora.rank=4", "--set", "rollout.lora_sync=folded")
 NOISE = "k_proj.bias"  # softmax takes its gradient away, and Adam makes steps of what rounding leaves
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[list[Server]]:
-    running = [Server(), Server()]
-    for server in running:
-        server.wait()
-    yield running
-    for server in running:
-        assert server.stop() == 0
 
 
 @pytest.fixture(scope="module")
@@ -81,19 +70,15 @@ def sent(way: str) -> tuple[str, ...]:
     return "--set", f"rollout.weight_sync={way}"
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def steps(run: Path) -> list[dict[str, Any]]:
     """The metrics of the steps; a line before them is of the evaluation before training."""
-    return [row for row in metrics(run) if row["step"] > 0]
+    return [row for row in metrics_of(run) if row["step"] > 0]
 
 
 def assert_alike(run: Path, other: Path) -> None:
     """The same samples, and weights that differ by the rounding of sums in another order; every sync was proven."""
-    told = metrics(run)
-    assert_same_metrics(told, metrics(other), without=("sync/", "sampling/sampling_logp_difference"))
+    told = metrics_of(run)
+    assert_same_metrics(told, metrics_of(other), without=("sync/", "sampling/sampling_logp_difference"))
     assert max(row["env/guess/turns"] for row in told if row["step"]) > 1.0
     assert sum("held_out/accuracy" in row for row in told) == 3
     for row in steps(run):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from engine_bench import REAL_VLLM
+from small_run import run_of
 
 pytestmark = REAL_VLLM
 
@@ -18,11 +19,7 @@ STEPS = 10
 
 
 def learn(out: Path, **settings: Any) -> list[dict[str, Any]]:
-    from grpo.core.config.schema import parse_config
-    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_metrics
-    from grpo.core.run.job import start
-    from grpo.plugins.host import Host
 
     tree = {
         "env": "gsm8k",
@@ -32,7 +29,7 @@ def learn(out: Path, **settings: Any) -> list[dict[str, Any]]:
         "evaluation": {"size": 0},
         **settings,
     }
-    start(parse_config(tree), Host.discover(), Silent())
+    run_of(tree)
     return read_metrics(RunDir(out))
 
 

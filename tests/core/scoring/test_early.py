@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE, Clock, wait_for
+from small_run import small_run
 
 from grpo import Completion, Component, reward, rubric
 from grpo.core.rollout.hf.sampler import HfRollouts
@@ -207,28 +208,20 @@ class Waiting(HfRollouts):
 def test_in_a_run_rewards_begin_before_the_last_completion_has_ended(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grpo.core.config.schema import parse_config
-    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import RunDir, read_rollouts
     from grpo.core.rollout import open as opening
-    from grpo.core.run.job import start
-    from grpo.plugins.host import Host
 
     file = tmp_path / "rewards.py"
     file.write_text(SLOW.format(folder=str(tmp_path)))
     rollouts: Any = Waiting(tmp_path)
     monkeypatch.setattr(opening, "open_rollouts", lambda plan, model, *_: rollouts)
-    tree = {
-        "env": "gsm8k",
-        "dataset": "embedded",
-        "model": str(tiny_model),
-        "rewards": [f"{file}:worked", f"{file}:awaited"],
-        "out": str(tmp_path / "run"),
-        "train": {"steps": 1, "prompts_per_step": 4, "group_size": 8, "lr": 1e-3},
-        "rollout": {"max_completion_length": 64, "batch_size": 8},
-        "evaluation": {"size": 0},
-    }
-    start(parse_config(tree), Host.discover(), Silent())
+    small_run(
+        tmp_path / "run",
+        model=str(tiny_model),
+        rewards=[f"{file}:worked", f"{file}:awaited"],
+        train={"steps": 1, "prompts_per_step": 4, "group_size": 8, "lr": 1e-3},
+        rollout={"max_completion_length": 64, "batch_size": 8},
+    )
     assert sorted(rollouts.ended) == list(range(32))
     assert rollouts.in_time, "all completions ended at once"
     assert all(rollouts.in_time)

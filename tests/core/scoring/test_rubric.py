@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from patience import PATIENCE, Clock
+from small_run import small_run
 
 from grpo import Completion, Component, RubricSpec, check_reward, reward, rubric
 from grpo.core.cli.main import cli
@@ -213,25 +214,18 @@ def test_grpo_score_shows_the_components(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_trains_on_a_rubric_and_logs_its_components(tiny_model: Path, vowels: str, tmp_path: Path) -> None:
-    from grpo.core.config.schema import parse_config
-    from grpo.core.display.progress import Silent
     from grpo.core.record.run_dir import open_run_dir, read_json, read_metrics, read_rollouts
-    from grpo.core.run.job import start
-    from grpo.plugins.host import Host
 
     path = tmp_path / "both.toml"
     path.write_text(f'components = [{{ reward = "{vowels}" }}, {{ reward = "length:target=5", weight = 0.5 }}]\n')
-    settings = {
-        "env": "gsm8k:size=8",
-        "rewards": [f"{path}:weight=2"],
-        "model": str(tiny_model),
-        "dataset": "embedded",
-        "out": str(tmp_path / "run"),
-        "train": {"steps": 1, "prompts_per_step": 2, "group_size": 2},
-        "rollout": {"max_completion_length": 8},
-        "evaluation": {"size": 0},
-    }
-    start(parse_config(settings), Host.discover(), Silent())
+    small_run(
+        tmp_path / "run",
+        env="gsm8k:size=8",
+        rewards=[f"{path}:weight=2"],
+        model=str(tiny_model),
+        train={"steps": 1, "group_size": 2},
+        rollout={"max_completion_length": 8},
+    )
     run = open_run_dir(tmp_path / "run")
     [row] = read_metrics(run)
     parts = row["rewards/both.vowels/mean"] + 0.5 * row["rewards/both.length/mean"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from same_metrics import metrics_of
 
 from grpo.core.config.defaults import AGENT_CALLS
 from grpo.core.config.schema import RunConfig, parse_config
@@ -122,7 +123,7 @@ def test_a_judge_is_asked_about_each_completion_and_costs_what_it_did(tmp_path: 
     assert found.calls == pytest.approx(4800)
     assert found.dollars == pytest.approx(12.8)
     assert found.lines()[1] == "4,800 calls of opinion, about $12.80"
-    rows = [json.loads(line) for line in (tmp_path / "before" / "metrics.jsonl").read_text().splitlines()]
+    rows = metrics_of(tmp_path / "before")
     coming = forecast(rows, steps=40, completions=64, gpus=2)
     assert coming is not None
     assert (coming.calls, coming.dollars) == (pytest.approx(480), pytest.approx(1.28))

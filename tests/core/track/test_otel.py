@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from same_metrics import metrics_of
 
 import grpo
 from grpo.core.config.settings import OutputSettings
@@ -147,7 +148,7 @@ def sent(
 
 
 def metrics(run: Path) -> dict[int, dict[str, Any]]:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = metrics_of(run)
     return {row["step"]: row for row in rows}
 
 

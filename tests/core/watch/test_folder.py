@@ -9,20 +9,14 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from made_run import made_metrics, made_rollout, made_run
+from made_run import grow, made_run
 
 from grpo.core.record.labels import Labels, read_labels
 from grpo.core.record.list import list_runs
-from grpo.core.record.run_dir import RunDir, append_metrics, exclusive, write_rollouts
+from grpo.core.record.run_dir import append_metrics, exclusive
 from grpo.core.watch.folder import WatchedFolder
 from grpo.core.watch.server import WatchServer
 from grpo.plugins.errors import UsageError
-
-
-def grow(run: RunDir, step: int, skill: float = 1.0) -> None:
-    rows = [made_rollout(step, number // 4, number % 4, skill) for number in range(8)]
-    write_rollouts(run, step, rows)
-    append_metrics(run, made_metrics(step, rows))
 
 
 def test_a_state_is_kept_until_a_run_goes_on(tmp_path: Path) -> None:

@@ -9,20 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made_run import failed, made_metrics, made_rollout, made_run
+from made_run import failed, grow, made_metrics, made_rollout, made_run
 
 from grpo.core.record.list import list_runs
-from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, exclusive, read_metrics, write_rollouts
+from grpo.core.record.run_dir import RolloutRow, append_metrics, exclusive, read_metrics, write_rollouts
 from grpo.core.report.alarms import AlarmWatch
 from grpo.core.report.scan import recorded_steps
 from grpo.core.watch.followed import FollowedRun
 from grpo.plugins.errors import UsageError
-
-
-def grow(run: RunDir, step: int, skill: float = 1.0) -> None:
-    rows = [made_rollout(step, number // 4, number % 4, skill) for number in range(8)]
-    write_rollouts(run, step, rows)
-    append_metrics(run, made_metrics(step, rows))
 
 
 def names(followed: FollowedRun) -> list[tuple[int, int]]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hostile_texts import hostile_texts
-from made_run import made_metrics, made_rollout, made_run
+from made_run import grow, made_metrics, made_rollout, made_run
 from opened_page import until, until_at
 
 from grpo.core.record.labels import Labels, read_labels, write_labels
-from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, write_rollouts
+from grpo.core.record.run_dir import RolloutRow, append_metrics, write_rollouts
 from grpo.core.watch.folder import WatchedFolder
 from grpo.core.watch.server import WatchServer
 
@@ -48,12 +48,6 @@ def served(chromium: Browser) -> Iterator[Served]:
     for end in ends:
         end()
     assert trouble == []
-
-
-def grow(run: RunDir, step: int) -> None:
-    rows = [made_rollout(step, number // 4, number % 4, 1.0) for number in range(8)]
-    write_rollouts(run, step, rows)
-    append_metrics(run, made_metrics(step, rows))
 
 
 def names(page: Page) -> list[str]:

@@ -11,20 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_run import made_metrics, made_rollout, made_run
+from made_run import grow, made_run
 
 from grpo.core.record.checkpoint import rewind
-from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, write_rollouts
+from grpo.core.record.run_dir import RolloutRow
 from grpo.core.report import blocks
 from grpo.core.watch import state
 from grpo.core.watch.state import State, WatchedRuns
 from grpo.plugins.errors import UsageError
-
-
-def grow(run: RunDir, step: int, skill: float = 1.0) -> None:
-    rows = [made_rollout(step, number // 4, number % 4, skill) for number in range(8)]
-    write_rollouts(run, step, rows)
-    append_metrics(run, made_metrics(step, rows))
 
 
 def inflated(block: str | None) -> bytes:

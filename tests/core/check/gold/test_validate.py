@@ -74,11 +74,6 @@ def spec_of(factory: Callable[[], Any], **changes: Any) -> EnvSpec:
     return EnvSpec("sums", 1, factory, **fields)
 
 
-@pytest.fixture(autouse=True)
-def _only_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRPO_PLUGINS", "grpo-kit")
-
-
 def reasons(report: Validation) -> dict[str, str]:
     return {row.place: row.reason for row in report.refused}
 

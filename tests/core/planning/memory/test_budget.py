@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command import grpo
 from plain_shape import plain_shape
 
 import grpo.core.planning.memory.budget as budget
-from grpo.core.cli.main import main
 from grpo.core.planning.memory.budget import (
     GIB,
     Device,
@@ -23,7 +22,6 @@ from grpo.core.planning.memory.budget import (
     gpu_memory,
     largest_context,
     largest_group,
-    parse_size,
 )
 from grpo.plugins.errors import UsageError
 
@@ -38,20 +36,20 @@ MODEL = plain_shape(MIB)
         ("80GB", 80 * GIB),
         ("24 GiB", 24 * GIB),
         ("1.5t", 1536 * GIB),
-        ("512m", GIB // 2),
+        ("4096m", 4 * GIB),
         ("24", 24 * GIB),
         ("2147483648B", 2 * GIB),
     ],
 )
 def test_sizes_are_read_as_makers_of_gpus_write_them(text: str, size: int) -> None:
-    assert parse_size(text) == size
-    assert parse_size(f"{size}B") == size
+    assert gpu_memory(text) == size
+    assert gpu_memory(f"{size}B") == size
 
 
 @pytest.mark.parametrize("text", ["", "big", "-3GB", "0GB", "3 GB 4", "1e9"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not an amount of memory"):
-        parse_size(text)
+        gpu_memory(text)
 
 
 @pytest.mark.parametrize("text", ["80MB", "1.5", "1GiB", "800k"])
@@ -122,40 +120,24 @@ def test_this_machine_has_some_memory() -> None:
     assert 2**28 < budget.this_device().usable < 2**50
 
 
-def printed(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, str, str]:
-    """Runs `grpo plan` and returns exit code, standard output and standard error."""
-    monkeypatch.setattr(sys, "argv", ["grpo", "plan", *words])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    out, err = capsys.readouterr()
-    assert isinstance(stop.value.code, int)
-    return stop.value.code, out, err
-
-
-def test_a_run_that_does_not_exist_is_not_looked_for_on_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_does_not_exist_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
     (tmp_path / "first").mkdir()
     for name in ("config.json", "versions.json"):
         (tmp_path / "first" / name).write_text("{}", encoding="utf-8")
-    code, out, err = printed(["--model", str(tmp_path / "frist"), "--gpu", "24"], monkeypatch, capsys)
+    code, out, err = grpo("plan", "--model", str(tmp_path / "frist"), "--gpu", "24")
     assert (code, out) == (2, "")
     assert f"no run '{tmp_path / 'frist'}'. Did you mean 'first'?" in err
 
 
 @pytest.mark.slow
-def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--model", "Llama-3.1-8B", "--context", "20480", "--lora", "16", "--gpu", "80GB"]
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    code, out, err = printed(words, monkeypatch, capsys)
+    code, out, err = grpo("plan", *words)
     assert (code, err) == (0, "")
     for line in ("all logits", "78.3", "2.5", "fits:", "--set train.checkpointing=full", "largest context"):
         assert line in out
-    found = json.loads(printed([*words, "--json"], monkeypatch, capsys)[1])
+    found = json.loads(grpo("plan", *words, "--json").stdout)
     assert found["parameters"] == 8_030_261_248
     assert found["settings"]["checkpointing"] == "full"
     assert found["largest_context"] > 20480
@@ -163,10 +145,10 @@ def test_the_plan_of_a_built_in_model_needs_no_network_and_proposes_settings(
 
 @pytest.mark.slow
 def test_the_plan_of_a_model_for_several_gpus_says_nothing_of_what_one_of_them_decodes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    code, out, err = printed(["--model", "Llama-3.1-8B", "--gpu", "80GB"], monkeypatch, capsys)
+    code, out, err = grpo("plan", "--model", "Llama-3.1-8B", "--gpu", "80GB")
     assert (code, err) == (0, "")
     assert "such GPUs hold it" in out
     assert "decoded at once" not in out
@@ -185,10 +167,8 @@ def test_the_plan_of_a_model_for_several_gpus_says_nothing_of_what_one_of_them_d
         (["--context", "4096"], "over the model's own 2048"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_refused(
-    words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = printed(words, monkeypatch, capsys)
+def test_a_plan_that_makes_no_sense_is_refused(words: list[str], says: str) -> None:
+    code, _, err = grpo("plan", *words)
     assert code == 2
     assert says in err
 
@@ -199,17 +179,15 @@ def test_settings_are_written_as_set_takes_them() -> None:
     assert budget.pairs(Fit("offload", 1, 2, 1, 1))[0] == "train.checkpointing=offload"
 
 
-def test_a_command_of_run_is_a_command_of_plan(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_of_run_is_a_command_of_plan() -> None:
     words = ["--env", "arithmetic:size=20", "--reward", "proximity", "--steps", "3", "--eval-size", "5", "--gpu", "24"]
     words += ["--max-completion-length", "100"]
-    code, out, err = printed(words, monkeypatch, capsys)
+    code, out, err = grpo("plan", *words)
     assert (code, err) == (0, "")
     assert "GPU with 24.0 GiB" in out
     (tokens,) = re.findall(r"8 completions of up to (\d+) tokens", out)
     assert 110 < int(tokens) < 300, "the longest prompt of the rows and the completion"
-    short = printed([*words, "--context", "150", "--lora", "4"], monkeypatch, capsys)[1]
+    short = grpo("plan", *words, "--context", "150", "--lora", "4").stdout
     assert "up to 150 tokens" in short
     assert "LoRA of rank 4" in short
 
@@ -225,16 +203,14 @@ def test_settings_that_were_given_are_kept_and_told_where_they_do_not_fit() -> N
 
 
 @pytest.mark.slow
-def test_the_copy_for_a_server_is_in_the_table_of_a_machine_and_a_note_beside_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_copy_for_a_server_is_in_the_table_of_a_machine_and_a_note_beside_a_gpu() -> None:
     words = ["--model", "Llama-3.1-8B", "--context", "512", "--rollout", "vllm-server", "--set", "train.dtype=bfloat16"]
-    code, _, err = printed([*words, "--gpu", "80GB"], monkeypatch, capsys)
+    code, _, err = grpo("plan", *words, "--gpu", "80GB")
     assert code == 0
     assert "15.0 GiB of host memory, here and there (rollout.weight_sync=everything does without)" in " ".join(
         err.split()
     )
-    _, _, silent = printed([*words, "--gpu", "80GB", "--set", "rollout.weight_sync=everything"], monkeypatch, capsys)
+    _, _, silent = grpo("plan", *words, "--gpu", "80GB", "--set", "rollout.weight_sync=everything")
     assert "host memory" not in silent
-    _, out, _ = printed([*words], monkeypatch, capsys)
+    _, out, _ = grpo("plan", *words)
     assert re.search(r"weights last sent +15\.0", out)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,14 @@ import pytest
 from command import grpo as command
 from gymnasium.spaces import Discrete, Text
 from patience import RUN
+from same_metrics import timeless_metrics
 
 import grpo
 from grpo.core.cli.main import cli
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.types import Verdict
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TINY = {
     "dataset": "embedded",
@@ -39,17 +41,6 @@ TINY = {
     "save_every": 1,
     "quiet": True,
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Sums in the order of the processes that the tests start, which have one thread."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -99,12 +90,6 @@ def defined_in_a_cell(source: str) -> Any:
     values: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(source, place, "exec"), values)
     return values["brief"]
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """The metrics without wall times, which alone may differ between two equal runs."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
 
 
 def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Path) -> None:
@@ -258,7 +243,7 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     assert "since the run started, reward brief changed: source." in (told := capsys.readouterr().err)
     assert "reward pressed changed" not in told
     grpo.train(rewards=[pressed_spec, brief], **{**tiny, "out": whole})
-    assert metrics(resumed.path) == metrics(whole)
+    assert timeless_metrics(resumed.path) == timeless_metrics(whole)
 
 
 @pytest.mark.slow
@@ -308,7 +293,7 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN, check=False)
     assert done.returncode == 0, done.stderr
-    assert metrics(first.path) == metrics(second.path) == metrics(tmp_path / "fresh")
+    assert timeless_metrics(first.path) == timeless_metrics(second.path) == timeless_metrics(tmp_path / "fresh")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from patience import RUN
+from same_metrics import metrics_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -63,10 +64,6 @@ def wait_for_step(step: int, run: Path, process: subprocess.Popen[str]) -> None:
     pytest.fail(f"no step {step}: {process.communicate()[0]}")
 
 
-def rows(run: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def status(run: Path) -> str:
     return str(json.loads((run / "state.json").read_text())["status"])
 
@@ -81,7 +78,7 @@ def test_a_run_of_two_processes_on_two_nodes_learns(ray_address: str, tmp_path: 
     assert process.returncode == 0, output
     assert "processes: 1 that trains, 1 that scores" in output
     assert "step 20 " in output
-    accuracy = [row["held_out/accuracy"] for row in rows(run) if "held_out/accuracy" in row]
+    accuracy = [row["held_out/accuracy"] for row in metrics_of(run) if "held_out/accuracy" in row]
     assert accuracy[-1] > accuracy[0]
     assert status(run) == "done"
     assert (run / "model").is_dir()
@@ -100,8 +97,8 @@ def test_a_node_that_scores_is_removed_and_the_run_goes_on(
     output = ended(process)
     assert process.returncode == 0, output
     assert "node 3" in output
-    assert [row["step"] for row in rows(run) if "loss" in row] == [1, 2, 3, 4, 5, 6]
-    assert not any(value for row in rows(run) for name, value in row.items() if name.endswith("/failed"))
+    assert [row["step"] for row in metrics_of(run) if "loss" in row] == [1, 2, 3, 4, 5, 6]
+    assert not any(value for row in metrics_of(run) for name, value in row.items() if name.endswith("/failed"))
 
 
 def test_a_node_that_trains_is_removed_and_the_run_ends_and_says_how_to_resume(
@@ -127,7 +124,7 @@ def test_ctrl_c_ends_the_step_and_everything_and_the_run_resumes(ray_address: st
     output = ended(process)
     assert process.returncode == 130, output
     assert status(run) == "interrupted"
-    done = rows(run)[-1]["step"]
+    done = metrics_of(run)[-1]["step"]
     again = subprocess.run(
         command(ray_address, "--resume", run, "--steps", str(int(done) + 1)),
         capture_output=True,
@@ -137,7 +134,7 @@ def test_ctrl_c_ends_the_step_and_everything_and_the_run_resumes(ray_address: st
     )
     assert again.returncode == 0, again.stdout + again.stderr
     assert status(run) == "done"
-    assert rows(run)[-1]["step"] == done + 1
+    assert metrics_of(run)[-1]["step"] == done + 1
 
 
 @pytest.mark.parametrize(
