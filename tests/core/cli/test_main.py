@@ -70,7 +70,9 @@ def test_every_deliberate_error_has_its_exit_code(
         raise error
 
     monkeypatch.setattr("grpo.core.cli.plugins.plugins", failing)
-    assert grpo("plugins") == (code, "", f"grpo: {error}\n" if code < 100 else "grpo: interrupted\n")
+    done = grpo("plugins")
+    assert done.returncode == code
+    assert done.stderr.strip() == (f"grpo: {error}" if code < 100 else "grpo: interrupted")
 
 
 def test_what_an_error_quotes_is_no_command_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
