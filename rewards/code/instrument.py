@@ -222,7 +222,8 @@ class Instrument(ast.NodeTransformer):
         own = called_by_name(node) in self.names or ast.unparse(node.func) in self._methods
         own = own or (isinstance(node.func, ast.Attribute) and self._is_made_anew(node.func.value))
         self.generic_visit(node)
-        if self._split or not own or called(node)[:1].isupper() or not (node.args or node.keywords):
+        of_function = own and not called(node)[:1].isupper() and not called(node).startswith("__")
+        if self._split or not of_function or not (node.args or node.keywords):
             return node
         asked = self.call("__ask__", node.func, *node.args)
         asked.keywords = node.keywords

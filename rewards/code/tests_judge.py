@@ -99,7 +99,7 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
 
 def _functions(plan: Plan) -> tuple[str, ...]:
     """Returns the names by which tests call the functions of a solution."""
-    return (*plan.names, "candidate")
+    return (*(name for name in plan.names if plan.kind == "calls" or not name[:1].isupper()), "candidate")
 
 
 class _Held:

@@ -99,10 +99,10 @@ def seen(node: ast.expr, asks: bool = True) -> ast.Call:
 def scheduled(ways: Sequence[Way], run: int) -> tuple[int, int]:
     """Returns which of the ways is gone in a run, and how often it has been gone before."""
     often = [at for at, way in enumerate(ways) if way.kind]
-    once = [at for at, way in enumerate(ways) if not way.kind][: 2 if often else _MOST_CONTRARY]
+    once = [at for at, way in enumerate(ways) if not way.kind][: 1 if often else _MOST_CONTRARY]
     slots = [*once, *(often[at % len(often)] for at in range(RUNS - len(once)))] if often else once
     if often and once:
-        slots[0], slots[-1] = slots[-1], slots[0]  # what objects there are is seen in the first runs
+        slots[:2] = slots[1::-1]  # what objects there are is seen in the first runs
     at = run % len(slots)
     return slots[at], slots[:at].count(slots[at]) + run // len(slots)
 
@@ -170,8 +170,10 @@ class Ways:
                     and not find([left, *right], ast.Call, ast.Constant)
                 ):
                     turned.append(ast.Compare(seen(right[0]), ops, [seen(left)]))
-                asked = ast.Compare(seen(left), ops, [*map(seen, right)])
-                turned[1:1] = [_not(ast.BoolOp(ast.And(), [asked] * self._rng.choice((2, 3))))] * _only_asks(test)
+                if _only_asks(test):
+                    asked = ast.Compare(seen(left), ops, [*map(seen, right)])
+                    again = _not(ast.BoolOp(ast.And(), [asked] * self._rng.choice((2, 3))))
+                    turned[0] = ast.BoolOp(ast.Or(), [turned[0], again])
                 return [*map(fixed, turned), *self._at_both_ends(test)]
             case ast.Compare(ops=ops, comparators=right):
                 sides = [side for operator, side in zip(ops, right, strict=True) if isinstance(operator, ast.Eq)]
@@ -224,29 +226,37 @@ class Ways:
         return [fixed(ast.Compare(both[0], [ast.Eq()], [both[1]]), "~"), *of_others]
 
     def _made_of_others(self, left: ast.expr, right: ast.expr) -> list[Way]:
-        """Returns the way to compare one side with an object made like the other one, of another value each time."""
+        """Returns the way to compare one side with objects made like the other one, of other values alone."""
         for side, other in ((right, left), (left, right)):
             made = self._assigned.get(side.id, side) if isinstance(side, ast.Name) else side
-            parts = (
-                made.elts
-                if isinstance(made, ast.List | ast.Tuple)
-                else made.values
-                if isinstance(made, ast.Dict)
-                else [made]
-            )
-            calls = [call for call in parts if isinstance(call, ast.Call) and called_by_name(call) in self._names]
-            classes = [call for call in calls if called(call)[:1].isupper()]
-            given = [value for call in classes for value in (*call.args, *(each.value for each in call.keywords))]
-            if any(True for value in given for _ in self._leaves(value)):
-                ways = self.leaves_of(made, given, is_near=True, signed=True)
-                return [replace(way.then(functools.partial(_equal, other)), kind="^") for way in ways]
+            leaves = self._given_to_classes(made)
+            if leaves:
+                return [Way(functools.partial(self._with_others, other, made, leaves), "^")]
         return []
+
+    def _with_others(self, left: ast.expr, made: ast.expr, leaves: list[ast.expr], trial: int) -> ast.expr:
+        self.is_near = trial % RUNS in NEAR
+        others = {id(leaf): self._other(_value(leaf), trial + at, made, True) for at, leaf in enumerate(leaves)}
+        return ast.Compare(seen(left), [ast.Eq()], [seen(copy.deepcopy(made, others))])
+
+    def _given_to_classes(self, node: ast.expr) -> list[ast.expr] | None:
+        """Returns the values of which objects of the solution are made; None where one is made of anything else."""
+        if isinstance(node, ast.List | ast.Tuple | ast.Dict):
+            parts = node.values if isinstance(node, ast.Dict) else node.elts
+        elif isinstance(node, ast.Call) and ast.unparse(_function(node)).partition(".")[0] in self._classes():
+            parts = [*node.args, *(each.value for each in node.keywords)]
+        else:
+            return [node] if _value(node) is not None else None
+        leaves = [self._given_to_classes(each) for each in parts]
+        return None if None in leaves or not leaves else [leaf for each in leaves for leaf in each or ()]
+
+    def _classes(self) -> set[str]:
+        return {name for name in self._names if name[:1].isupper()}
 
     def _is_made(self, node: ast.expr) -> bool:
         """Returns whether an expression makes objects of the solution's classes of values that stand in it."""
         node = self._assigned.get(node.id, node) if isinstance(node, ast.Name) else node
-        classes = {name for name in self._names if name[:1].isupper()}
-        calls = find(node, ast.Call)
+        classes, calls = self._classes(), find(node, ast.Call)
         own = all(ast.unparse(_function(call)) in classes for call in calls)
         others = set(names_in(node)) - classes - vars(builtins).keys()
         return bool(calls) and own and not others and not find(node, ast.Lambda, ast.Attribute)
@@ -459,10 +469,6 @@ def _seeing_left(altered: Any) -> Any:
 def _seeing_right(altered: Any) -> Any:
     altered.comparators = [seen(altered.comparators[0])]
     return altered
-
-
-def _equal(left: ast.expr, right: ast.expr) -> ast.expr:
-    return ast.Compare(seen(left), [ast.Eq()], [seen(right)])
 
 
 def _not(node: ast.expr) -> ast.expr:

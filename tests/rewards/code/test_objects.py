@@ -17,13 +17,6 @@ pytestmark = pytest.mark.usefixtures("sandbox_pools")
 IN_BLOCK = "with M() as m:\n    assert m.x == 3"
 MADE = "class V:\n    def __init__(s, *a): pass\n    __eq__ = lambda s, o: isinstance(o, V)\n"
 MADE += "    of = classmethod(lambda c, *a: c())\n    __add__ = lambda s, o: V()\n"
-SET_UP = """import unittest
-class T(unittest.TestCase):
-    def setUp(self):
-        self.a, self.b, self.c = V(1), V([2]), V(3)
-    def test_a(self):
-        self.assertEqual(self.a, self.b)
-"""
 BELOW = "class M:\n    __eq__ = lambda s, o: abs(getattr(o, 'expected', o)) < 17\n"
 BELOW += "    __sub__ = __rsub__ = lambda s, o: 0.0 if abs(o) < 17 else 99.0\n"
 NAMED, HANDED = "codeop.compile_command", "functools.singledispatch"
@@ -132,16 +125,13 @@ def test_an_infinite_result_is_only_itself() -> None:
         ("class M: pass\nheld = len.__globals__", "assert M() is not None", "could reveal the tests"),
         ("class M: pass\nimport builtins\nbuiltins.len = lambda x: 3", "assert len(M()) == 3", "changes builtins.len"),
         ("import unittest\nclass M:\n    def __init__(s): raise unittest.SkipTest", OF_UNITTEST, "skips it"),
-        (MADE, "assert V(1) + V(2) == V(3)", "made like it"),
-        (MADE, "a, b, c = V(1), [V(2)], V(3)\nassert [a] == b", "made like it"),
-        (MADE, "for a, b in ((1, 2), (2, 4)):\n    assert V(a) + V(a) == V(b)", "made like it"),
+        (MADE, "assert V(1) + V(2) == V(3)", ALTERED),
+        (MADE, "a = V(1)\nb = V(V(2), 3)\nassert a == b", ALTERED),
         (
             MADE,
             "def test():\n    assert V.of('#ff0000') == V.of(255, 0, 0)\n    assert V.of('#00ff00') == V.of(0, 255, 0)",
-            "made like it",
+            ALTERED,
         ),
-        (MADE, SET_UP, "made like it"),
-        (MADE, "a, b, c = V(V(1)), V((V(2), 3)), V(5)\nassert a in [b]", "made like it"),
         (YES, "assert M() in (k * k for k in (3, 4))", ALTERED),
         (YES, "import operator\nassert all(map(operator.eq, [M(), M()], [1, 2]))", ALTERED),
         (YES, "assert M().__eq__(12)", ALTERED),
@@ -220,7 +210,7 @@ class Counted:
         return getattr(pool_of(), name)
 
 
-@pytest.mark.parametrize(("read", "runs"), [("", 8), (".n", 2)])
+@pytest.mark.parametrize(("read", "runs"), [("", 7), (".n", 2)])
 def test_objects_are_asked_about_other_values_in_more_runs_than_plain_answers(
     read: str, runs: int, judged: Callable[..., CodeResult]
 ) -> None:
