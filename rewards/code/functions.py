@@ -109,7 +109,9 @@ def _collects(every: Sequence[ast.stmt], calls: Sequence[ast.Call], loop: Any) -
     parts = [loop.elt] if hasattr(loop, "elt") else [loop.key, loop.value] if isinstance(loop, ast.DictComp) else []
     if isinstance(loop, ast.For | ast.AsyncFor | ast.While):
         parts = [each for each in loop.body if not isinstance(each, ast.Assert)]
-    targets = set(names_in(loop, ast.Store)) if parts else set()
+    if not parts:
+        return False
+    targets = set(names_in(loop, ast.Store))
     if any(
         targets & {*names_in(each)} for part in parts if isinstance(part, ast.expr) for each in find(part, ast.Compare)
     ):

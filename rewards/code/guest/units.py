@@ -38,13 +38,16 @@ def recording() -> tuple[list[Any], Callable[[list[Any]], None], Callable[[Any],
     A call that is given what was answered before, such as the number of an account, is none that can be made first.
     """
     calls: list[Any] = []
+    known: set[str] = set()
     answers: set[str] = set()
 
     def record(call: list[Any]) -> None:
         _, args, named = call
         texts = [*map(repr, (*args, *named.values()))]
-        if len(calls) < _MOST_CALLS and sum(map(len, texts)) < _LONGEST_CALL and not answers.intersection(texts):
+        short = len(calls) < _MOST_CALLS and sum(map(len, texts)) < _LONGEST_CALL
+        if short and repr(call) not in known and not answers.intersection(texts):
             calls.append(call)
+            known.add(repr(call))
 
     def answered(answer: Any) -> None:
         answers.add(repr(answer))
