@@ -10,9 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from grpo.core.config.python_objects import asked_otherwise, names_of, refuse_missing
-from grpo.core.config.schema import parse_config
+from grpo.core.config.schema import RunConfig, parse_config
 from grpo.core.display.notebook import display_here
 from grpo.core.display.progress import Progress
+from grpo.core.env.mixture import bound_envs
+from grpo.core.planning.objective import bind_objective
 from grpo.core.planning.output import RUNS
 from grpo.core.policy.weights import run_config
 from grpo.core.record.run_dir import RunDir, open_run_dir
@@ -189,6 +191,7 @@ def _run(
         with unchanged_process():
             return Run(resume_run(run_dir.path, host, display, steps).path)
     config = parse_config({**tree, **given})
+    _refuse_unknown(config, host)
     with unchanged_process():
         if dry:
             look(config, host, display)
@@ -225,6 +228,19 @@ def _with_system(envs: Sequence[Any], system: str | None) -> Any:
     if isinstance(env, str):
         return f"{env}{',' if '=' in env else ':'}system={json.dumps(system)}"
     return {**env, "options": {**env.get("options", {}), "system": system}}
+
+
+def _refuse_unknown(config: RunConfig, host: Host) -> None:
+    """Says what is wrong with names and options before the libraries load, which takes seconds."""
+    bound_envs(config, host)
+    bind_objective(config, host)
+    host.rewards(config.rewards)
+    if config.verifier is not None:
+        host.verifier(config.verifier)
+    if config.sampler is not None:
+        host.sampler(config.sampler)
+    if config.agent is not None:
+        host.agent(config.agent)
 
 
 def _resumable(

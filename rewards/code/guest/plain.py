@@ -50,7 +50,7 @@ _KINDS: dict[type, tuple[str, Callable[[Any], Iterable[Any]], Callable[..., Any]
     tuple: ("t", iter, tuple),
     set: ("s", iter, set),
     frozenset: ("z", iter, frozenset),
-    deque: ("q", iter, deque),
+    deque: ("q", lambda value: [value.maxlen, *value], lambda parts: deque(parts[1:], parts[0])),
     dict: ("d", _items, _pairs),
     Counter: ("C", _items, lambda parts: Counter(_pairs(parts))),
     OrderedDict: ("O", _items, lambda parts: OrderedDict(_pairs(parts))),

@@ -157,4 +157,4 @@ def test_an_episode_that_cannot_be_opened_is_a_failure_and_no_zero(access: Acces
     broken = left.get(timeout=PATIENCE)
     programs.close()
     assert (broken.code, broken.outside, broken.graded) == (None, True, None)
-    assert "the column 'grader' must hold text" in broken.problem
+    assert "no column 'grader'" in broken.problem
