@@ -162,6 +162,13 @@ def _contradicts(every: Sequence[ast.stmt], calls: Sequence[ast.Call]) -> bool:
     return any(len(values) > 1 for values in wanted.values())
 
 
+def _terms(node: ast.expr) -> list[ast.expr]:
+    """Returns what is added or subtracted in an expression."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return [*_terms(node.left), *_terms(node.right)]
+    return [node]
+
+
 def _named(targets: Any) -> list[str]:
     """Returns the names in targets, of functions and of their parameters."""
     named = [each.arg if isinstance(each, ast.arg) else each.name for each in find(targets, ast.arg, *FUNCTIONS)]  # type: ignore[attr-defined]
@@ -262,9 +269,9 @@ class _Opening(ast.NodeTransformer):
                 return any(
                     self._is_direct(one) and self._is_given(other) for one, other in ((left, right), (right, left))
                 )
-            case ast.Compare(ops=[ast.Lt() | ast.LtE()], left=ast.Call(args=[ast.BinOp(op=ast.Sub()) as difference])):
-                sides = [(difference.left, difference.right), (difference.right, difference.left)]
-                return called(test.left) == "abs" and any(self._is_direct(a) and self._is_given(b) for a, b in sides)
+            case ast.Compare(ops=[ast.Lt() | ast.LtE()], left=ast.Call(args=[ast.BinOp() as difference])):
+                answers = [term for term in _terms(difference) if not self._is_given(term)]
+                return called(test.left) == "abs" and len(answers) == 1 and self._is_direct(answers[0])
             case ast.Call(func=ast.Name(id="all"), args=[ast.GeneratorExp() | ast.ListComp() as loop]):
                 return self._is_of_one(loop.elt)
             case ast.Call(func=ast.Constant(value="__equal__"), keywords=sides):
