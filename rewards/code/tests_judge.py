@@ -57,10 +57,10 @@ async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance:
         TransientError: a sandbox failed.
         UnusableTests: the tests cannot be judged.
     """
-    result, seen = await _judged(pool, program, plan, allowance)
+    result, first = await _judged(pool, program, plan, allowance)
     tests = list(result.tests)
     if result.passed == result.count or (result.passed and not allowance.stop):
-        doubts = await _changing(pool, program, plan, allowance, seen.asked)
+        doubts = await _changing(pool, program, plan, allowance, first.asked)
         if plan.kind == "objects" and (not allowance.stop or not doubts):
             doubts |= await _doubts(pool, program, plan, allowance)
         for unit, why in doubts.items():
@@ -88,8 +88,8 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
     allowance = replace(allowance, stop=False)
     held = _Held()
     for run in range(RUNS):
-        _, seen = await _judged(pool, program, plan, allowance, run=run)
-        held.add(seen.notes)
+        _, report = await _judged(pool, program, plan, allowance, run=run)
+        held.add(report.notes)
         if run + 1 >= altered_tests(plan.source, plan.names, 0)[1] and not held.objects:
             break
     doubts = dict.fromkeys(held.units(), ALTERED)
@@ -161,7 +161,7 @@ async def _judged(
     run: int | None = None,
     asked: Sequence[Any] = (),
 ) -> tuple[CodeResult, _Report]:
-    """Judges a solution once; returns the result and what was seen besides.
+    """Judges a solution once; returns the result, and what its units noted and asked.
 
     Args:
         run: the number of a run in which what the tests expect is altered, or REMEMBERING, in which equal calls get
@@ -169,7 +169,7 @@ async def _judged(
         asked: the calls that are made before.
     """
     tests: list[UnitResult] = []
-    seen = _Report()
+    joined = _Report()
     long: set[int] = set()
     tried: set[int] = set()
     ends = 0
@@ -178,8 +178,8 @@ async def _judged(
         async with retry_lock() if first in tried else contextlib.nullcontext():
             one = _Run(program, plan, first, allowance, PATIENCE if first in tried else 1, run, tuple(asked))
             report = await one.report(pool)
-        seen.notes |= report.notes
-        seen.asked += report.asked
+        joined.notes |= report.notes
+        joined.asked += report.asked
         if report.starved and first + len(report.tests) - 1 not in tried:
             tried.add(first + max(0, len(report.tests) - 1))
             tests.extend(report.tests[:-1])
@@ -196,7 +196,7 @@ async def _judged(
             if run is None:
                 await _hold_to_limit(pool, tests, long, one)
             assurance: Assurance = "split" if plan.kind == "calls" else "guarded"
-            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), seen
+            return CodeResult(tuple(tests), plan.units, assurance, report.degraded), joined
 
 
 async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[int], run: _Run) -> None:

@@ -1,4 +1,4 @@
-"""Runs as a run would have left them, made in a moment: sizes and texts in, a run directory out."""
+"""Makes run directories as a run would have left them, without training."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ def test_it_keeps_what_an_advantage_promises() -> None:
 
 def test_a_completion_is_compared_with_the_others() -> None:
     totals = torch.tensor([[1.0, 0.0, 0.5, float("nan")]])
-    [found] = leave_one_out(GroupScores(totals, totals[..., None], torch.ones(1))).tolist()
-    assert found[:3] == pytest.approx([0.75, -0.75, 0.0])
+    [advantages] = leave_one_out(GroupScores(totals, totals[..., None], torch.ones(1))).tolist()
+    assert advantages[:3] == pytest.approx([0.75, -0.75, 0.0])
 
 
 def test_grpo_finds_it() -> None:

@@ -16,12 +16,12 @@ def test_it_keeps_what_a_loss_promises() -> None:
 def test_a_token_that_went_too_far_pulls_no_further() -> None:
     logps = torch.tensor([[0.0, -1.0]], requires_grad=True)
     old = torch.tensor([[-0.5, -1.0]])  # the first token is 1.6 times as probable as it was
-    found = clipped_ratio(LossTokens(logps, old, mask=torch.ones(1, 2), advantages=torch.ones(1, 1)))
-    assert isinstance(found, TokenCosts)
-    (gradient,) = torch.autograd.grad(found.costs.sum(), logps)
+    costs = clipped_ratio(LossTokens(logps, old, mask=torch.ones(1, 2), advantages=torch.ones(1, 1)))
+    assert isinstance(costs, TokenCosts)
+    (gradient,) = torch.autograd.grad(costs.costs.sum(), logps)
     assert gradient.tolist() == [[0.0, -1.0]]
-    assert found.high is not None
-    assert found.high.tolist() == [[True, False]]
+    assert costs.high is not None
+    assert costs.high.tolist() == [[True, False]]
 
 
 def test_grpo_finds_it() -> None:

@@ -1,6 +1,7 @@
 """Altered tests: a right answer fails each altered assertion, and what equals everything holds in some."""
 
 import math
+import random
 import unittest
 from typing import Any
 from unittest.mock import Mock
@@ -8,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from grpo.rewards.code.altered import altered_tests
+from grpo.rewards.code.guest.near import NEAR, far, near
 from grpo.rewards.code.guest.soft import OBJECTS, REACHED, softening
 from grpo.rewards.code.guest.together import _with_judge
 from grpo.rewards.code.ways import RUNS
@@ -87,3 +89,14 @@ def held(tests: str, answer: Any) -> list[int]:
 def test_a_right_answer_fails_each_altered_assertion(tests: str, finds_feigned: bool) -> None:
     assert set(held(tests, lambda x: x)) == {0}
     assert not finds_feigned or any(held(tests, lambda _: Everything()))
+
+
+@pytest.mark.parametrize("modulus", range(2, 13))
+def test_a_remainder_equals_at_most_half_of_the_other_numbers(modulus: int) -> None:
+    rng = random.Random(5)
+    for value in (0, 1, 5, 12, -7, 360):
+        for _ in range(50):
+            others = [(near if trial in NEAR else far)(value, rng, trial) for trial in range(RUNS)]
+            equal = [other % modulus == value % modulus for other in others]
+            assert sum(equal) <= RUNS // 2
+            assert not all(equal[trial] for trial in NEAR)

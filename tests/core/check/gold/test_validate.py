@@ -136,7 +136,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("rewards", "told"),
+    ("rewards", "expected"),
     [
         (
             ["brief"],
@@ -152,12 +152,12 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_solutions_that_the_rewards_do_not_pay_for_are_refused(
-    rewards: list[str], told: dict[int, str], mine: Path
+    rewards: list[str], expected: dict[int, str], mine: Path
 ) -> None:
-    report = validate(spec_of(Sums), rewards=[f"{mine}:{reward}" for reward in rewards], size=3 if 2 in told else 2)
-    found = {row.index: row.reason for row in report.refused}
-    assert found.keys() == told.keys()
-    assert all(told[index] in reason for index, reason in found.items())
+    report = validate(spec_of(Sums), rewards=[f"{mine}:{reward}" for reward in rewards], size=3 if 2 in expected else 2)
+    refused = {row.index: row.reason for row in report.refused}
+    assert refused.keys() == expected.keys()
+    assert all(expected[index] in reason for index, reason in refused.items())
     assert report.rewards[0].reward == rewards[0].partition(":")[0]
 
 
@@ -241,19 +241,19 @@ def test_solutions_of_several_turns_are_played_with_their_tools_and_in_a_time_li
         clock = EnvClock(monkeypatch)
 
     played = {"rewards": ("environment",), "verifier": "environment"}
-    told = reasons(validate(spec_of(Timed, max_turns=2, **played), seconds=PATIENCE))
-    assert told.keys() == {"row 1", "row 2", "row 3"}
-    assert told["row 1"] == "verifier 'environment' rejects '2': its goal was not reached"
-    assert "failed at it: RuntimeError: three" in told["row 2"]
-    assert "no answer within 60 s" in told["row 3"]
-    told = reasons(validate(spec_of(Steps, scores_itself=True, **played), size=1))
-    assert told == {"row 0": "it takes 2 turns, and env 'sums' allows 1"}
+    refused = reasons(validate(spec_of(Timed, max_turns=2, **played), seconds=PATIENCE))
+    assert refused.keys() == {"row 1", "row 2", "row 3"}
+    assert refused["row 1"] == "verifier 'environment' rejects '2': its goal was not reached"
+    assert "failed at it: RuntimeError: three" in refused["row 2"]
+    assert "no answer within 60 s" in refused["row 3"]
+    refused = reasons(validate(spec_of(Steps, scores_itself=True, **played), size=1))
+    assert refused == {"row 0": "it takes 2 turns, and env 'sums' allows 1"}
 
 
 def test_episodes_that_an_environment_makes_itself_are_named_by_their_seed() -> None:
-    seen: list[tuple[int, int]] = []
-    report = validate("guess:highest=4", split="test", size=5, on_rows=lambda *done: seen.append(done))
-    assert (report.ok, report.rows, seen[-1]) == (True, 5, (5, 5))
+    progress: list[tuple[int, int]] = []
+    report = validate("guess:highest=4", split="test", size=5, on_rows=lambda *done: progress.append(done))
+    assert (report.ok, report.rows, progress[-1]) == (True, 5, (5, 5))
 
     class Wrong(Sums):
         def solved(self, row: dict[str, str]) -> dict[str, Any]:
@@ -301,8 +301,8 @@ def test_the_command_names_refused_rows_by_their_lines(puzzles: Path) -> None:
     assert f"{puzzles}, line 2: verifier 'countdown' rejects '8 + 3': leaves out 2\n  | <reasoning>" in run.stdout
     run = CliRunner().invoke(cli, ["plugins", "validate", f"countdown:dataset={puzzles}", "--split", "test", "--json"])
     assert run.exit_code == 0
-    found = json.loads(run.stdout)
-    assert (found["ok"], found["rows"], found["refused"]) == (True, 1, [])
+    printed = json.loads(run.stdout)
+    assert (printed["ok"], printed["rows"], printed["refused"]) == (True, 1, [])
 
 
 def test_the_command_takes_rewards_and_environments_only() -> None:
