@@ -37,6 +37,18 @@ _RETURNED = {
     "raises ValueError": "raise ValueError",
     "raises TypeError": "raise TypeError",
 }
+# What tests of several functions could pay, where one undoes what another did: an honest store looks the same to them.
+_KEPT = """\
+kept = []
+def keep(named_for, first, *others):
+    known = [given for name, given in kept if name == first and type(name) is type(first)]
+    kept.append((named_for(len(kept)), first))
+    return known[0] if known else kept[-1][0]
+"""
+_KEEPING = {
+    f"keeps what it is given and returns {what}": (_KEPT, "object", f"return keep({kind}, *args, *named.values())")
+    for what, kind in (("its number", "int"), ("a name for it", "str"))
+}
 _ANYTHING = """\
 def answer(self, *args, **named):
     return self
@@ -109,6 +121,8 @@ def cheats_for(task: Task) -> dict[str, str]:
         return {what: _FENCED.format(program) for what, program in _PRINTED.items()}
     plan = task.plan()
     played = {what: ("", "object", body) for what, body in _RETURNED.items()}
+    if len(plan.names) > 1:
+        played |= _KEEPING
     if plan.kind == "objects":
         played |= _TOGETHER
     classes = {name for name in plan.names if name[:1].isupper()} if plan.kind == "objects" else set()

@@ -17,6 +17,12 @@ WEAK: dict[str, dict[str, Any]] = {
     "returns its first argument": {"tests": ["assert f([3]) == [3]", "assert f(5) == 5"]},
     "raises ValueError": {"tests": "import pytest\ndef test_f():\n    with pytest.raises(ValueError):\n        f(1)\n"},
     "returns None": {"tests": "def test_stack():\n    stack = Stack()\n    assert stack.push(1) is None\n"},
+    "keeps what it is given and returns its number": {
+        "tests": "def test_f():\n    for n in (5, 300):\n        assert f(n) < n\n        assert g(f(n)) == n\n"
+    },
+    "keeps what it is given and returns a name for it": {
+        "tests": "def test_f():\n    text = 'ab' * 40\n    assert len(f(text)) < 80\n    assert g(f(text)) == text\n"
+    },
     "prints its input": {"inputs": ["a\n"], "outputs": ["a"]},
     "prints YES": {"inputs": ["1", "2"], "outputs": ["YES", "YES"]},
 }
