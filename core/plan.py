@@ -1,4 +1,4 @@
-"""Defines a `Plan`: a run that can start, as planning decided it and everything that runs reads it."""
+"""Defines a `Plan`: everything that planning decided about a run, which can now start."""
 
 from __future__ import annotations
 

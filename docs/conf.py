@@ -26,6 +26,7 @@ myst_heading_anchors = 4
 highlight_language = "none"
 suppress_warnings = ["misc.highlighting_failure"]
 
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_class_signature = "separated"

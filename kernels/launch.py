@@ -1,4 +1,4 @@
-"""Chooses the block and the warps with which the Triton passes are launched, from the width of a tile.
+"""Chooses block and warps of the Triton passes from the width of a tile.
 
 The passes are memory-bound, so what counts is how often a logit is moved and how many programs a multiprocessor holds
 at once: while one waits for its row, another must have something to read. Both follow from the registers of a thread,

@@ -1,4 +1,4 @@
-"""Computes log-probabilities with a trained head forward and every gradient backward, with logits in tiles both times.
+"""Computes log-probabilities with a trained head, forward and backward, with logits in tiles both times.
 
 Theory of operation. Forward is one product per tile and keeps three numbers per row. Backward projects each tile
 again, turns it into dL/dz in place and takes from it

@@ -1,4 +1,4 @@
-"""Keeps the running sums of a softmax without its target, for each row after some of the vocabulary.
+"""Keeps the running sums of a softmax without its target, for each row, over a part of the vocabulary.
 
 With r the vocabulary without the target t, the sums give, in logits z and their largest value m over r:
 

@@ -1,4 +1,4 @@
-"""Chooses how many rows and vocabulary columns of the logits are worked on at once.
+"""Chooses how many rows and vocabulary columns of the logits are processed at once.
 
 The workspace of a kernel is one tile of logits, [rows, columns] in float32, and in the frozen-head mode the sums
 [rows, H] beside it. Larger tiles make better matrix products; tiles that fit the cache make the passes over them

@@ -1,4 +1,4 @@
-"""Implements the passes over a tile of logits in Triton, with one reading of the tile each.
+"""Implements the passes over a tile of logits in Triton; each pass reads the tile once.
 
 Theory of operation. `fold` runs one program per row. A row that fits a block stays in registers: it is read once, its
 largest logit found, exp(z - m) summed and written. A wider one is swept twice, first for the largest logit; each thread

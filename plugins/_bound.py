@@ -1,4 +1,4 @@
-"""Binds a plugin that is given in any of the ways in which Python can name one."""
+"""Binds a plugin that Python code names in any supported way."""
 
 from __future__ import annotations
 

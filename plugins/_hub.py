@@ -1,4 +1,4 @@
-"""Loads from the Hugging Face hub: announces it, and retries for seconds without an answer."""
+"""Loads from the Hugging Face hub: announces it, and gives up retrying after seconds without an answer."""
 
 from __future__ import annotations
 

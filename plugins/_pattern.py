@@ -1,4 +1,4 @@
-"""Compiles regular expressions when they are first used, since who lists plugins imports every reward and matches none.
+"""Compiles regular expressions on first use, since listing plugins imports every reward and matches nothing.
 
 Asked for a method, the object compiles and takes over all that the compiled pattern has. A text that is no pattern is
 found at its first use, so a test uses all of them.

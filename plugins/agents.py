@@ -1,4 +1,4 @@
-"""Defines what an agent plugin is given for an episode, and the command line that it may return."""
+"""Defines what an agent plugin gets for an episode, and the command line that it may return."""
 
 from __future__ import annotations
 

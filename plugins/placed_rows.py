@@ -1,4 +1,4 @@
-"""Defines a list of rows that knows where each was written."""
+"""Defines a list of rows that knows the file and line of each row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps one pool of sandboxes and one of sessions for each SPEC and process, shared by everybody who asks for it."""
+"""Keeps one pool of sandboxes and one of sessions for each SPEC and process, shared by all users."""
 
 from __future__ import annotations
 

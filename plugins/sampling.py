@@ -1,4 +1,4 @@
-"""Defines what samplers read: the rows of an environment, and what became of each when it was asked.
+"""Defines the input of samplers: the rows of an environment, and the results of each row so far.
 
 A sampler is a function of this value alone, so a run that resumes asks the same rows, with no state of its own to keep.
 """

@@ -1,4 +1,4 @@
-"""Defines a session, the machine of one episode: what is asked for, what a command left, and what a plugin implements.
+"""Defines a session, the machine of one episode: its request, the result of a command, and the plugin's interface.
 
 An environment whose episodes have a session takes the option `session`, a SPEC, and its instances have the method
 `open_session(**fields) -> Session`. An agent that runs in the session calls it after `reset` and before any command,

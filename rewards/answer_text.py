@@ -1,4 +1,4 @@
-"""Extracts the stated answer from a completion where it is not a number."""
+"""Extracts the stated answer from a completion if it is a text and no number."""
 
 from __future__ import annotations
 

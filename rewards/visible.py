@@ -1,4 +1,4 @@
-"""Removes from a completion what its reader does not see, or sees crossed out: comments, hidden or struck text."""
+"""Removes text that a reader does not see, or sees crossed out: comments, hidden or struck text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the files of an episode into a folder of its own and reads back what its agent made of them.
+"""Writes the files of an episode into a folder of its own and reads back those that its agent changed.
 
 The folder holds what the agent sees as its working directory, its HOME and its /tmp. Nothing else is written, whatever
 path a task names. When files are read back no link is followed and nothing but plain files is opened, within limits.

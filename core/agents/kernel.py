@@ -1,4 +1,4 @@
-"""Keeps one agent's processes together: namespaces, mounts and rights of Linux, and the end of what is left."""
+"""Confines an agent's processes by Linux namespaces, mounts and dropped rights, and kills those that remain."""
 
 from __future__ import annotations
 

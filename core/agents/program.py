@@ -1,4 +1,4 @@
-"""Says what an agent program is asked in an episode, and defines what is left of it when it has ended."""
+"""Defines the request to an agent program for one episode, and the result of the episode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts an agent for each episode and hands over what is left of it when all its processes are dead.
+"""Starts an agent for each episode and returns its result once all its processes are dead.
 
 Theory of operation. One launcher process serves a run. It imports a Python agent once and forks a supervisor for each
 episode, which runs the agent and ends what it started (`supervisor.py`). One thread of this process reads the results;

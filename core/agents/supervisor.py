@@ -1,4 +1,4 @@
-"""Runs one agent and ends every process that it started, in a process of its own.
+"""Runs one agent in a process of its own and ends every process that the agent started.
 
 Theory of operation. Where the machine allows it, the supervisor makes namespaces whose process 1 starts the agent: when
 process 1 ends, the kernel has killed all others first, whatever they did to get away. Elsewhere the supervisor adopts

@@ -1,4 +1,4 @@
-"""Checks an agent without a model: plays the same task twice behind the gateway and says what the agent sends.
+"""Checks an agent without a model: plays one task twice behind the gateway and reports what the agent sends.
 
 What must hold: it starts, asks the policy, uses an API that it declares, reports what its tool printed, ends by itself,
 and sends the same first request for the same task, for else no two rollouts of a group answer the same prompt.

@@ -1,4 +1,4 @@
-"""Tries what holds of every environment that keeps the contract: one method for each relation."""
+"""Tests the relations that hold for every correct environment, with one method for each relation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tries the pool of a sandbox or a session: it is made, used and closed twice, whatever it raises."""
+"""Checks the pool of a sandbox or a session: makes, uses and closes it twice, and reports what it raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks a sandbox with programs whose end is known and with hostile ones, each followed by an honest one.
+"""Checks a sandbox with programs whose result is known and with hostile ones, each followed by an honest one.
 
 Attacks that leave something behind run alone, so that the next job may find it; the others run side by side.
 """

@@ -1,4 +1,4 @@
-"""Checks a session: commands, files, limits, snapshots and ends come out as the contract says, and nothing is left."""
+"""Checks a session against its contract: commands, files, limits, snapshots, and that nothing remains at its end."""
 
 from __future__ import annotations
 

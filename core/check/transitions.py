@@ -1,4 +1,4 @@
-"""Compares what two instances of an environment return, without the times that they measure.
+"""Compares what two instances of an environment return, except the times that they measure.
 
 A number in `info` whose name ends in `_seconds` is a time. No two episodes take the same, so it is not compared.
 """

@@ -1,4 +1,4 @@
-"""Names the plugins of a run that were given as objects of Python, and says how to continue a run that needs them."""
+"""Names the plugins of a run that were given as Python objects, and explains how to continue such a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines settings and what their sections keep to, and reads what a setting is, for flags and pages.
+"""Defines settings and the rules of their sections, and describes a setting for flags and pages.
 
 A setting is declared once, with its default and what people read of it:
 

@@ -1,4 +1,4 @@
-"""Holds what a run goes by: a configuration with the parts that planning chose.
+"""Holds the settings of a run: its configuration with the values that planning chose.
 
 In `Settings` no value that a run needs is None. They are written to config.json under the names of the configuration,
 so a run that resumes reads back what was chosen.

@@ -1,4 +1,4 @@
-"""Shows the first prompt of a run exactly as the model reads it, or the first task as an agent is given it."""
+"""Shows the first prompt of a run exactly as the model reads it, or the first task as an agent gets it."""
 
 from __future__ import annotations
 

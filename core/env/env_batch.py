@@ -1,4 +1,4 @@
-"""Steps environments by the number of their rollout, in threads of this process, and calls their tools beside them."""
+"""Steps the environments of a batch, and calls their tools, in threads of this process."""
 
 from __future__ import annotations
 

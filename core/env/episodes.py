@@ -1,4 +1,4 @@
-"""Turns an environment's rows into episodes: what to ask, what rewards may read, and a worked answer if there is one.
+"""Turns an environment's rows into episodes: prompt, columns for rewards, and a worked answer if there is one.
 
 Of up to 4,096 rows, and in an environment that is stepped, all are started before anything else. Of more rows so many
 are started, spread evenly, and the others when they are asked for.

@@ -1,4 +1,4 @@
-"""Decides in which order a run goes through its rows; a seed fixes all of it, so a resumed run continues."""
+"""Decides the order in which a run uses its rows; a seed fixes it, so that a resumed run continues."""
 
 from __future__ import annotations
 

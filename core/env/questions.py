@@ -1,4 +1,4 @@
-"""Tells which episodes of an environment ask the same question, so that none that is held out is trained on.
+"""Finds episodes that ask the same question, so that no held-out question is trained on.
 
 With one turn the prompt is the question. With several turns it is prompt and row, since what an episode hides has to
 stand in its row; where the rows of made-up episodes are all the same, each seed is a question.

@@ -1,4 +1,4 @@
-"""Scores and judges the completions of several environments, each by the rewards and verifier of its own."""
+"""Scores and judges completions of several environments, each by its own rewards and verifier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the APIs of chat programs over HTTP, for a desk that answers.
+"""Serves the APIs of chat programs over HTTP; a desk (core/rollout/agents/desk.py) answers the requests.
 
 A key opens the episode that it was made for, and nothing else. A request waits as long as its answer takes: a stream is
 kept open by comments, any other answer by its connection. A program that goes away cancels its request; an answer

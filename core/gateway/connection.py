@@ -1,4 +1,4 @@
-"""Holds the connection of a request while its answer is made, and sees when the client goes away."""
+"""Holds the connection of a request until its answer is ready, and notices when the client goes away."""
 
 from __future__ import annotations
 

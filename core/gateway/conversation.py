@@ -1,4 +1,4 @@
-"""Defines a request and its answer as all APIs have them in common.
+"""Defines the form of requests and answers that all APIs are converted to.
 
 A request is compared with earlier ones by its messages, so what programs change on the way is not part of their
 equality: ids, the spelling of arguments, marks for caches, None in the place of "", blanks around what the assistant

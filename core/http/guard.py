@@ -1,4 +1,4 @@
-"""Stands before an application: refuses callers and bodies by their headers, and holds bodies to their limits.
+"""Refuses callers and request bodies before they reach an application, and limits the size of bodies.
 
 Refusals and errors are JSON, {"error": what happened, why, what to do next}, or plain text for a person who opened an
 address in a browser. An application refuses by raising starlette's `HTTPException(status, text)`.

@@ -1,4 +1,4 @@
-"""Defines how much of a caller's time, memory and connections a server gives away, and who may call it."""
+"""Defines the limits of a server: time, memory and connections of a caller, and who may call."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Watches a run for what a mean reward does not show: no signal, a policy in trouble, an exploited reward."""
+"""Watches a run for problems that a mean reward hides: zero-signal groups, collapse, reward hacking."""

@@ -1,4 +1,4 @@
-"""Stops a run whose rewards say nothing: a reward that abstains on everything, or rewards that never differ in a group.
+"""Stops a run without a signal: a reward that abstains on everything, or rewards that never differ within a group.
 
 The first is what a function without `return` does; with the second, every advantage of every step is zero.
 """

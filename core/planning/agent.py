@@ -1,4 +1,4 @@
-"""Binds the agent of a run, refuses what cannot be trained with one, and says what is not known of its prompts."""
+"""Binds the agent of a run, and refuses settings that cannot be trained with an agent."""
 
 from __future__ import annotations
 

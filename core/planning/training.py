@@ -1,4 +1,4 @@
-"""Decides how the policy is trained: data type, learning rates, micro batches; says which numbers may be slips."""
+"""Decides how the policy is trained (data type, learning rates, micro batches), and warns of unlikely values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes attention by torch's own kernels where transformers copies or computes more than is needed.
+"""Computes attention with torch's kernels where transformers would copy or compute more than needed.
 
 - A row that holds many sequences. A mask over it hides most of the row from each token, and attention would compute
   that nevertheless. `Blocks` says which tokens see which, and the row is taken apart into calls that compute little

@@ -1,4 +1,4 @@
-"""Says which tokens of a packed row see which.
+"""Defines which tokens of a packed row attend to which.
 
 Rows are laid out in core/train/update/packing.py and attended to in core/policy/attention.py. A part is some sequences
 of like length, which see themselves and, where they have one, the prefix that they share.

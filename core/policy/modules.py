@@ -1,4 +1,4 @@
-"""Finds the cache of a model of transformers by name, and the layers that may be computed in another way.
+"""Finds the cache class of a transformers model by name, and the layers that may be computed differently.
 
 Newer releases of transformers call `past_key_values` and `cache_params` `cache`.
 """

@@ -1,4 +1,4 @@
-"""Loads libraries without collecting garbage, of which they make none, and with faster lookups (lookups.py).
+"""Loads libraries faster: without garbage collection and with faster lookups (lookups.py).
 
 torch, transformers and TRL make a million objects that stay as long as the process. Python's collector looks at all of
 them again and again: while they load, for a fifth of the time, and later whenever it looks for old garbage.

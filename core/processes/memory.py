@@ -1,4 +1,4 @@
-"""Sets how this process computes on a CPU: threads that wait a moment, large pages, freed memory that is used again.
+"""Configures this process for a CPU: spinning threads, large pages, reuse of freed memory.
 
 Taken from the kernel page by page, a large tensor costs more than adding two; a step makes the same ones over and over.
 """

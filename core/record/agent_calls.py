@@ -1,4 +1,4 @@
-"""Defines how an episode of an agent is recorded, and reads it out of the info of a rollout.
+"""Defines how an agent's episode is recorded, and reads it from the info of a rollout.
 
 Token ids are recorded once: of each prompt what its parent did not have, and of a call that trains where its tokens
 begin among those of the rollout.

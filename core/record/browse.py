@@ -1,4 +1,4 @@
-"""Reads the rollouts that are recorded of a step and gathers those that are asked for by group."""
+"""Reads the recorded rollouts of a step and collects the requested ones by group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads JSON and Parquet that anybody may have made, no larger than a run writes.
+"""Reads JSON and Parquet files of unknown origin, up to the size that a run writes.
 
 A Parquet file of some kilobytes can unfold to gigabytes, so its own account of its size is checked first.
 """

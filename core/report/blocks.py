@@ -1,4 +1,4 @@
-"""Packs values and rollouts into blocks of compressed base64, which the page inflates when they are looked at.
+"""Packs values and rollouts into compressed base64 blocks, which the page inflates on demand.
 
 The index holds the numbers that lists are filtered and sorted by, column after column; texts stand in blocks of a
 hundred thousand characters, in the order of the index.

@@ -1,4 +1,4 @@
-"""Writes the model card of a run: what was trained, with which plugins, with what result, and what rang meanwhile.
+"""Writes the model card of a run: what was trained, with which plugins and result, and which alarms it raised.
 
 No text of a policy is in it; names of plugins and users stand in code spans, where no markup works.
 """

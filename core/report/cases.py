@@ -1,4 +1,4 @@
-"""Collects what the page writes regression cases with, from the locks of a run's plugins; no plugin is loaded."""
+"""Collects the data for regression cases on the page from the plugin locks of a run; loads no plugin."""
 
 from __future__ import annotations
 

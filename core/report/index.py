@@ -1,4 +1,4 @@
-"""Collects the numbers of rollouts by which the page filters and sorts lists of them, and none of their texts."""
+"""Collects the numbers by which the page filters and sorts rollouts, without their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chooses which rollouts a page holds where it cannot hold all.
+"""Chooses the rollouts that a page keeps if it cannot hold all.
 
 Every failed rollout stays, and of every step the best, the worst and the longest; then whole groups: theirs, those of
 the first and last step and of alarms, and a fixed, even sample of the others.

@@ -1,4 +1,4 @@
-"""Makes the page of some runs within a limit of size; the same runs give the same bytes."""
+"""Makes the page of some runs within a size limit; the same runs give the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a run's rollouts a first time, step by step, for the choice among them, and keeps no text."""
+"""Reads a run's rollouts once, step by step, to choose among them; keeps no text."""
 
 from __future__ import annotations
 

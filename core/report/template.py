@@ -1,4 +1,4 @@
-"""Renders chat templates in a process of its own, since a template is a stranger's program that may not end."""
+"""Renders chat templates in a process of their own, because a template is untrusted code that may not end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Couples a rollout backend with the policy that it serves, so that no sample is stale.
+"""Couples a rollout backend with its policy, so that no sample comes from stale weights.
 
 Processes that train together sync together, and each samples its own part; where an engine of one of them lost its
 weights meanwhile, all of them sync again, and that one samples again from the same random numbers.

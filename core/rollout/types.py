@@ -1,4 +1,4 @@
-"""Declares what every rollout backend does: how tokens are chosen, what is returned, what is refused.
+"""Declares the interface of rollout backends: how tokens are chosen, what is returned, what is refused.
 
 Nothing is truncated: a prompt plus the new tokens that does not fit the context is refused.
 """

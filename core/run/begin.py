@@ -1,4 +1,4 @@
-"""Does what comes before the first step of a run: connects processes, names its directory, loads its policy."""
+"""Does the work before the first step of a run: connects processes, names the directory, loads the policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits a run that is continued to more steps or another number of processes, and says what would differ."""
+"""Adapts a resumed run to more steps or another number of processes, and reports what would differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends runs: notes how one ended, explains failures that a machine causes, and finishes what was nearly done."""
+"""Ends runs: records how a run ended, explains failures of the machine, and finishes a run that was nearly done."""
 
 from __future__ import annotations
 

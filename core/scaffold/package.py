@@ -1,4 +1,4 @@
-"""Makes new plugin packages: copies of those in examples/, under names of their own."""
+"""Makes new plugin packages from those in examples/, under new names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls one plugin for one completion: retries transient trouble, and turns every exception into a failure."""
+"""Calls one plugin for one completion, retries transient errors, and turns every exception into a failure."""
 
 from __future__ import annotations
 

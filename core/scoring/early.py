@@ -1,4 +1,4 @@
-"""Begins calls of rewards before their batch is complete.
+"""Starts calls of rewards before their batch is complete.
 
 Theory of operation. A completion that has ended goes to the rewards of one completion that run beside the caller; a
 group goes to its rewards when all members have ended. The scorer then leaves out the calls that were begun here and

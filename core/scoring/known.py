@@ -1,4 +1,4 @@
-"""Reads canaries: completions whose score is known, from a file and from the cases of the run's plugins.
+"""Reads canaries (completions with known scores) from a file and from the cases of the run's plugins.
 
 A line of the file is {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}, where
 `expect` has a score, a verdict, or null for an abstention, and the other keys are columns. Lines with the same "group"

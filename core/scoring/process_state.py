@@ -1,4 +1,4 @@
-"""Notes down what a plugin may change of its process before it is called, and puts it back after.
+"""Saves the process state that a plugin may change before a call, and restores it after.
 
 Environment variables and modules stay as plugins leave them, but for the variables of a launcher.
 """

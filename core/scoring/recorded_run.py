@@ -1,4 +1,4 @@
-"""Reads what a run recorded, or a Parquet file of rows, to be scored again."""
+"""Reads the recorded rows of a run, or a Parquet file of rows, to score them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the warnings of libraries off the screen: retries and long texts are no news, and a failure gets one line.
+"""Keeps warnings of libraries (retries, long texts) off the screen; a failure gets one line.
 
 What a user has set is left as it is.
 """

@@ -1,4 +1,4 @@
-"""Estimates what is left of a run: its time, tokens and calls of a judge, from the metrics of its steps so far.
+"""Forecasts the rest of a run (time, tokens, judge calls) from the metrics of its steps so far.
 
 Time is steps left times what steps took lately, and what evaluations and checkpoints took as often as they are due. The
 interval is that of the means of several steps in a row, and a fifth more on both sides.

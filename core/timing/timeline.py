@@ -1,4 +1,4 @@
-"""Breaks down where the time and the tokens of a run went.
+"""Breaks down the time and the tokens of a run.
 
 The parts follow each other on the first process and add up; what goes on beside them counts where something waited.
 """

@@ -1,4 +1,4 @@
-"""Declares what a part of a run does with each batch and each step."""
+"""Declares the hooks of a part of a run: for each batch and each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares what passes between the parts of training: a generation, its samplers, its scoring."""
+"""Declares the values that parts of training exchange: a generation, its samplers, its scoring."""
 
 from __future__ import annotations
 

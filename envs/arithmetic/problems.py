@@ -1,4 +1,4 @@
-"""Makes calculations of five levels, each with a worked solution."""
+"""Generates calculations of five levels, each with a worked solution."""
 
 from __future__ import annotations
 

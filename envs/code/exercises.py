@@ -1,4 +1,4 @@
-"""Makes up programming exercises that one expression solves, for a policy that has never seen a program.
+"""Generates programming exercises that one expression solves, for a policy that has never seen a program.
 
 Rows have the form of MBPP: a question, a solution and assertions. Names, wording and constants vary with a seed; what
 an exercise asks for is always said in full.

@@ -1,4 +1,4 @@
-"""Makes Countdown puzzles from their solutions: numbers are joined two by two until one value is left, the target."""
+"""Generates Countdown puzzles from their solutions: joins numbers two by two until one is left, the target."""
 
 from __future__ import annotations
 

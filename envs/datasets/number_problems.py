@@ -1,4 +1,4 @@
-"""Reads word problems whose answer is a number from wherever they come, and checks each."""
+"""Reads word problems whose answer is a number from any dataset, and checks each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes up occasions for an e-mail: a task, what the e-mail must hold and an ideal e-mail.
+"""Generates e-mail tasks: an occasion, what the e-mail must contain, and an ideal e-mail.
 
 Mailboxes are in the reserved domain `example`, telephone numbers in ranges that are set aside for fiction.
 """

@@ -1,4 +1,4 @@
-"""Provides the environment `email`, which asks for an e-mail that holds what its row names."""
+"""Provides the environment `email`, which asks for an e-mail with the content that its row names."""
 
 from __future__ import annotations
 

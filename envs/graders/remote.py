@@ -1,4 +1,4 @@
-"""Asks a library's graders in sandboxes, for many threads.
+"""Sends requests of many threads to a library's graders in sandboxes.
 
 Theory of operation. Requests that come while others are graded go together in the next program of the sandbox. A
 request whose process fails is tried once more alone, after one that is known to work: where that one works and this one

@@ -1,4 +1,4 @@
-"""Lists what a policy needs to know of well-known environments: rules, words for actions, and what their goal is."""
+"""Lists rules, action names and success conditions of well-known environments."""
 
 from __future__ import annotations
 

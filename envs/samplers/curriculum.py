@@ -1,4 +1,4 @@
-"""Implements `curriculum`, which prefers rows that the policy gets right now and then."""
+"""Implements `curriculum`, which prefers rows that the policy solves some of the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds scripts of agents that want the reward of a task without solving it.
+"""Holds scripts of hostile agents, which try to get the reward of a task without solving it.
 
 None understands the instruction, so a task that pays one of them asks for too little or can be reached. They know which
 files the gold solution changes, as a policy does that was paid for some of them before. Scripts are for `sh`; where one

@@ -1,4 +1,4 @@
-"""Plays agents that want a task's reward without solving it, and says which of them were paid.
+"""Plays hostile agents on a task, and reports which of them were paid.
 
 No model is needed. A task is sound where its own solution is paid more than doing nothing and no attack is.
 """

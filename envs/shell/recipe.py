@@ -1,4 +1,4 @@
-"""Reads a Dockerfile as the files and commands that make a machine, so that a session without images can follow it."""
+"""Reads a Dockerfile as files and commands, so that a session without images can follow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads rows of tasks for `shell`: an instruction, files, and the script that judges what became of them."""
+"""Reads the rows of `shell`: an instruction, files, and the script that grades the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays the moves of a TextArena game inside a sandbox, from its pickled beginning anew for every move.
+"""Plays the moves of a TextArena game inside a sandbox, replaying the game from its pickled start for each move.
 
 It imports TextArena, numpy and the standard library only.
 """

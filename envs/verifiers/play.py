@@ -1,4 +1,4 @@
-"""Plays a task of verifiers with the policy in the place of its harness, as verifiers' own rollout does.
+"""Plays a task of verifiers with the policy in place of its harness, as verifiers' own rollout does.
 
 Theory of operation. `Env.run(task, agents)` has an agent answer a task, or talks with it. Here the agent is a `Seat`;
 what it is to answer goes into a `Line`, where the coroutine waits for the answer.

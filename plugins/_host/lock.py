@@ -1,4 +1,4 @@
-"""Records the plugins that a run used, and says what has changed since.
+"""Records the plugins that a run used, and reports changes since then.
 
 The hash covers the file that defines the plugin's function, not the modules that this file imports. A rubric's record
 holds those of its components, and their options with them.

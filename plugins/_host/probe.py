@@ -1,4 +1,4 @@
-"""Tries once, in a child process, whether an entry point can be imported, and remembers it until its package changes.
+"""Tries in a child process whether an entry point can be imported, and caches the result until its package changes.
 
 What ends or holds the whole process cannot be caught where a plugin is loaded. The result is a line in a cache file, by
 a hash of the distribution's version and of path, size and time of its files.

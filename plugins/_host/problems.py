@@ -1,4 +1,4 @@
-"""Describes what is wrong with an installed plugin, as one line for people and a traceback for its author."""
+"""Describes a problem of an installed plugin: one line for users and a traceback for its author."""
 
 from __future__ import annotations
 

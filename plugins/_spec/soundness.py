@@ -1,4 +1,4 @@
-"""Checks that a spec, which can be built by hand, is one that the engine can use."""
+"""Checks that the engine can use a spec, which may have been built by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the spec of an environment one that offers the tools of MCP servers as well."""
+"""Adds the tools of MCP servers to the spec of an environment."""
 
 from __future__ import annotations
 

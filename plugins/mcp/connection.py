@@ -1,4 +1,4 @@
-"""Keeps the connection to one MCP server, in an event loop that all connections of this process share.
+"""Holds the connection to one MCP server, in an event loop that all connections of this process share.
 
 What is lost with a server (it does not start, ends, hangs or breaks the protocol) is a `TransientError`: the episode is
 a failure. What a call comes to is a text for the policy: a result, an error of the tool, a call that takes too long

@@ -1,4 +1,4 @@
-"""Starts one MCP server and ends every process that it started, in a process of its own.
+"""Starts one MCP server in a process of its own and ends every process that the server started.
 
 Theory of operation. The guard holds a socket to the process that wants the server. The socket closes when the episode
 is over, and also when that process is killed. The server's standard input closes with it, on which a server ends by

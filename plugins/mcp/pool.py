@@ -1,4 +1,4 @@
-"""Keeps servers warm: an episode takes one that nobody has used, and starting costs it no time.
+"""Keeps unused servers ready, so that an episode does not wait for a start.
 
 All state is read and changed on the event loop of the connections. An episode that begins is expected to need a server,
 which is started beside its first turn. Some are kept ready for the next episodes. No server is given out twice.

@@ -1,4 +1,4 @@
-"""Starts the program of an MCP server in a session of its own, without a network and with the files that it is given.
+"""Starts an MCP server's program in a session of its own, without a network and with only the given files.
 
 A process of a session has streams of bytes; the connection reads and writes descriptors. Two threads copy between them.
 """

@@ -1,4 +1,4 @@
-"""Makes the tools of MCP servers functions that an environment offers to its policy."""
+"""Turns the tools of MCP servers into functions that an environment offers to its policy."""
 
 from __future__ import annotations
 

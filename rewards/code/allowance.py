@@ -1,4 +1,4 @@
-"""Decides what a program may use while it is judged, and what to do about a machine that is busy."""
+"""Sets the limits of a program while it is judged, and handles a busy machine."""
 
 from __future__ import annotations
 

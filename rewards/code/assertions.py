@@ -1,4 +1,4 @@
-"""Reads the assertions of parsed tests, in all forms that they have."""
+"""Reads the assertions of parsed tests in all their forms."""
 
 from __future__ import annotations
 

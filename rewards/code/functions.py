@@ -1,4 +1,4 @@
-"""Decides whether a solution's functions must answer equal calls equally, and what asks for that.
+"""Decides whether a solution must answer equal calls equally, and finds the assertions that test it.
 
 Two answers to equal calls can pass tests that no single answer passes: `f(n) ** 2 <= n`, `(f(n) + 1) ** 2 > n`. Where
 the tests show no sign that programs have a state, or answer at random, they run a second time with the first answers

@@ -1,4 +1,4 @@
-"""Decides whether what tests give to functions is surely plain data.
+"""Decides whether tests certainly give plain data to functions.
 
 Each name has all the values that the tests bind to it anywhere, so that a function that has a name is seen wherever it
 is given away. What is not known is no data.

@@ -1,4 +1,4 @@
-"""Keeps the judgements of this process, so that a program runs once for all who ask.
+"""Caches the judgements of this process, so that a program runs once for all rewards and verifiers.
 
 A verifier and a reward that judge the same completion, or several equal completions, share one execution: whoever asks
 first runs it, the others wait for it, and what they need later is kept for a while. The key is a digest of all that

@@ -1,4 +1,4 @@
-"""Judges programs that print, by how each output compares with the expected one.
+"""Judges programs that print, by comparing each output with the expected one.
 
 The outputs are compared here, in this process; an expected output never enters a sandbox. A program passes a test when
 it ends by itself with status 0 and the whole of what it printed is what was expected. Trouble of a sandbox is raised.

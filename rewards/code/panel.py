@@ -1,4 +1,4 @@
-"""Plays generic cheats against a task, to find tests that pay for an answer which no one would call a solution.
+"""Tries generic cheats on a task, to find tests that accept a program which solves nothing.
 
 Tests that ask for little cannot be defended by any judge, so a task that pays a cheat is left out of training. The
 cheats are the same for every task and read nothing of its tests but the names that a solution must define. They are

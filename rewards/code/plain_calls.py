@@ -1,4 +1,4 @@
-"""Decides whether tests only call functions with plain data and use what comes back as plain data.
+"""Decides whether tests only call functions with plain data and use the results as plain data.
 
 Where that is not sure the answer is no, and the tests run in one process with the solution.
 """

@@ -1,4 +1,4 @@
-"""Joins a program that is spread over several blocks into one source text, and cuts what runs on behind a program.
+"""Joins a program from several blocks into one source text, and cuts off text behind the program.
 
 An answer in steps gives the imports in one block, a helper in the next and the function asked for in the last. What the
 chosen block calls and does not define is looked for in the others, from the nearest before it on; blocks found so are

@@ -1,4 +1,4 @@
-"""Holds what became of a program's tests: one outcome per test, and one for all of them.
+"""Holds the results of a program's tests: one outcome per test, and one for all of them.
 
 The outcomes of a score are facts about the program. Trouble of a sandbox is no outcome at all: it is raised.
 """

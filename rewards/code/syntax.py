@@ -1,4 +1,4 @@
-"""Reads parsed Python: the questions that all who plan tests have about it."""
+"""Answers questions about parsed Python for the modules that plan tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a solution against prepared tests, and says how each unit ended.
+"""Runs a solution against prepared tests, and returns how each unit ended.
 
 Theory of operation. Two sandboxes are joined by one socket (`Job.peer`). Of `calls` the tests run in the first and the
 solution in the second; of `objects` both run in the second. The first, where nothing of the solution is, reports each

@@ -1,4 +1,4 @@
-"""Finds the ways to alter a condition that tests assert, so that it holds no more: `a == 5` becomes `a == 6`.
+"""Finds ways to alter an asserted condition so that it no longer holds: `a == 5` becomes `a == 6`.
 
 Altered is what stands in the tests and is compared with what the solution answers, never what they give to it. Where
 nothing of that kind stands in the condition, the contrary of it is asked.

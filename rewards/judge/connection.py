@@ -1,4 +1,4 @@
-"""Connects to a judge's server: no redirect is followed, and a reply is read up to a limit, uncompressed."""
+"""Connects to a judge's server without following redirects, and reads replies up to a limit, uncompressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the options that say where the LLM judge is and how it is called.
+"""Checks the options for the LLM judge's endpoint and its calls.
 
 Whatever cannot work is refused here, before a model loads: an option, a missing package, a missing key, a server that
 does not answer. The key itself stays in the environment, and is taken out of every text.

@@ -1,4 +1,4 @@
-"""Reads which letter, or which several, an answer to a multiple choice names."""
+"""Reads which letter or letters an answer to a multiple-choice question names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the clause and the formula of a statement that decide, and whether a text names several answers."""
+"""Finds the clause and formula that state the answer, and whether a text names several answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares what defines a function, whatever its argument is called: `f(t) = 2t+1` is `f(x) = 2x+1`.
+"""Compares definitions of functions, whatever the argument is called: `f(t) = 2t+1` is `f(x) = 2x+1`.
 
 `y = 2x+1`, `a_k = 2k`, `f\\colon x \\mapsto 2x+1` and `f(x) = \\pm x`, which is two functions, are definitions too.
 Others compare the bodies.

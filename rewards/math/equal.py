@@ -1,4 +1,4 @@
-"""Decides whether two answers are mathematically equal; None where it cannot tell.
+"""Decides whether two answers are mathematically equal; None if it cannot decide.
 
 Only this module and `rewards/math/sets.py` import computer algebra (math-verify, latex2sympy, sympy). They have no
 time limit of their own (those of math-verify need the main thread and are switched off): they run in the process that

@@ -1,4 +1,4 @@
-"""Works out a row's gold once, in all the readings that the verifier needs, for all completions of a group."""
+"""Reads a row's gold once, in all forms that the verifier needs, for all completions of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuses expressions that would hang or exhaust computer algebra, by their text alone."""
+"""Refuses expressions that would hang or exhaust computer algebra, judged by their text alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewrites a marked answer or a gold in the usual LaTeX; what is not known stays as it is."""
+"""Rewrites a marked answer or a gold in the usual LaTeX; unknown notation stays as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says why a statement is no answer, whatever it holds: several values, a denial, a question, the problem restated."""
+"""Explains why a statement is no answer: several values, a denial, a question, the problem restated."""
 
 from __future__ import annotations
 

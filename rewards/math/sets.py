@@ -1,4 +1,4 @@
-"""Tells whether two answers are the same set of real numbers, however written; None for anything else.
+"""Decides whether two answers are the same set of real numbers; None for anything else.
 
 `x > 3`, `(3, \\infty)`, `x \\in (3, \\infty)` and `\\{x \\mid x > 3\\}` are one set; so are `x < 0 or x > 1` and
 `(-\\infty, 0) \\cup (1, \\infty)`. It runs where `math_equal` runs, which has the time limit.

@@ -1,4 +1,4 @@
-"""Blanks out what a sentence says besides its value: when, what for and out of what.
+"""Blanks out the parts of a sentence that are not its value: time, purpose and total.
 
 "He will be 28 in 4 years", "It takes 7 days to read the 210-page book", "She needs 12 more than Tom, who has 30", "6,
 attained at x = 2" and "72 (48 + 24)" each state one number and name others. A blank stands for every character left

@@ -1,4 +1,4 @@
-"""Tells whether what stands beside a number changes its value: 4 in "4\u03c0", "4x", "4!" or "4 mod 3" is no answer 4.
+"""Decides whether the text beside a number changes its value: 4 in "4π", "4x", "4!" or "4 mod 3" is no answer 4.
 
 A root, a function, a constant, a variable or a bracket multiplies the number; behind an operator it belongs to a sum or
 a product that is left open. A letter that may be a unit ("72g", "5 m") changes nothing. Each form reads a few

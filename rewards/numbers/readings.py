@@ -1,4 +1,4 @@
-"""Joins numbers that are one quantity said twice, "72 hours, or 3 days" or "3 out of 7", into one."""
+"""Joins two numbers that state one quantity, "72 hours, or 3 days" or "3 out of 7", into one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans what the launcher sets up for each sandbox of a pool, and refuses by name what the machine does not give."""
+"""Plans the set-up of each sandbox of a pool, and refuses if the machine lacks a protection, which it names."""
 
 from __future__ import annotations
 

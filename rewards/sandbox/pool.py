@@ -1,4 +1,4 @@
-"""Runs jobs in a pool of sandboxes on this machine, results in order; what a lost sandbox ran is tried once more."""
+"""Runs jobs in a pool of sandboxes on this machine, in order; jobs of a lost sandbox are retried once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes the containers of sessions: what they begin with, what is taken away from them, and who runs in them.
+"""Describes the containers of sessions: their contents, removed rights and user.
 
 A session without an image shows the system folders of the engine's machine, read-only, as `local` does; its programs
 are an ordinary user. In an image programs are root without any capability, so that the image's files are theirs. What

@@ -1,4 +1,4 @@
-"""Keeps the sockets whose end is the end of a session to the process that owns it: a forked child closes its copies."""
+"""Closes a session's sockets in forked children, so that the session ends with the process that owns it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens local sessions and asks their process 1 for what is done in them."""
+"""Opens local sessions and sends their operations to process 1 of each."""
 
 from __future__ import annotations
 

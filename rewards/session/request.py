@@ -1,4 +1,4 @@
-"""Checks what a session is asked for: files, which it packs at the paths that they have in it, commands, variables."""
+"""Checks requests to a session: files, which it packs at their paths inside, commands, variables."""
 
 from __future__ import annotations
 

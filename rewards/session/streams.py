@@ -1,4 +1,4 @@
-"""Reads what a command writes, up to a limit, until it has ended or its time is up."""
+"""Reads the output of a command up to a limit, until the command ends or its time is up."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Scores the shape of a completion, whatever it says: layout, length, repetition."""
+"""Scores the shape of a completion, not its content: layout, length, repetition."""

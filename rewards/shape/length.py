@@ -1,4 +1,4 @@
-"""Scores the length of a completion: what lies outside of the wanted length, or comes near the limit, earns less."""
+"""Scores the length of a completion, and penalises lengths near or beyond a limit."""
 
 from __future__ import annotations
 

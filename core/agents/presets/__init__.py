@@ -1,4 +1,4 @@
-"""Offers the built-in agents through a hook, as those of any package are. Importing them loads no agent."""
+"""Offers the built-in agents through the hook that packages use. Importing this module loads no agent."""
 
 from __future__ import annotations
 

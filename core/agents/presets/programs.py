@@ -1,4 +1,4 @@
-"""Starts agent programs that people install, with the settings that make their prompts small."""
+"""Starts agent programs that users install, with settings that keep their prompts small."""
 
 from __future__ import annotations
 

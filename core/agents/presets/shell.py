@@ -1,4 +1,4 @@
-"""Runs the commands of agents that bring no shell of their own, and says what an agent is for where a task does not."""
+"""Runs the shell commands of agents that lack a shell, and provides the system message of tasks that lack one."""
 
 from __future__ import annotations
 

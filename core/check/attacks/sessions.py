@@ -1,4 +1,4 @@
-"""Holds hostile programs that every session must contain: what they leave, whom they see, what they use up."""
+"""Holds hostile programs that every session must contain: they leave processes, spy on others or exhaust limits."""
 
 from __future__ import annotations
 

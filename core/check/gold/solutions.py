@@ -1,4 +1,4 @@
-"""Plays gold solutions as rollouts are played (core/env/worked.py), and judges them by a run's rewards and verifier."""
+"""Plays gold solutions like rollouts (core/env/worked.py), and judges them by rewards and verifier of a run."""
 
 from __future__ import annotations
 

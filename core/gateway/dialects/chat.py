@@ -1,4 +1,4 @@
-"""Speaks OpenAI's chat completions, by the functions of `Dialect`."""
+"""Implements `Dialect` for OpenAI's chat completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the fields that the bodies of all APIs have in common, and says in plain words what is wrong with one.
+"""Reads the fields that the request bodies of all APIs share, and explains what is wrong with a field.
 
 None, "" and a missing field are the same everywhere: programs send all three for "nothing".
 """

@@ -1,4 +1,4 @@
-"""Speaks Anthropic's messages, by the functions of `Dialect`."""
+"""Implements `Dialect` for Anthropic's messages."""
 
 from __future__ import annotations
 

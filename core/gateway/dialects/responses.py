@@ -1,4 +1,4 @@
-"""Speaks OpenAI's responses, by the functions of `Dialect`."""
+"""Implements `Dialect` for OpenAI's responses."""
 
 from __future__ import annotations
 

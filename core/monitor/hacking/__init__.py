@@ -1,1 +1,1 @@
-"""Detects that a reward is exploited or that a policy falls apart, and says what the reward pays for."""
+"""Detects reward hacking and policy collapse, and describes what the reward pays for."""

@@ -1,4 +1,4 @@
-"""Counts what can be counted of a completion without understanding it: what an exploited reward often pays for."""
+"""Counts surface features of a completion (length, tags, numbers, ...), which exploited rewards often pay for."""
 
 from __future__ import annotations
 

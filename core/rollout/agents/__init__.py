@@ -1,1 +1,1 @@
-"""Plays episodes of agent programs: their calls as a tree of token ids, of which each sampled token trains once."""
+"""Plays episodes of agent programs; their calls form a tree of token ids, in which each sampled token trains once."""

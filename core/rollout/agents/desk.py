@@ -1,4 +1,4 @@
-"""Answers the requests of agent programs: the gateway's event loop asks, the thread that samples answers.
+"""Passes requests of agent programs from the gateway's event loop to the sampling thread, and answers back.
 
 A request waits at a `Table`, that of the batch its episode belongs to, until whoever samples takes it. Requests of an
 episode that is over, of an unknown key or of another episode are refused; nothing but answers can be reached by a key.

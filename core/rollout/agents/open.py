@@ -1,4 +1,4 @@
-"""Starts what episodes of an agent need for a run, the gateway and the runner of programs, and ends them."""
+"""Starts and ends the gateway and the program runner that an agent's episodes need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays the episodes of a batch by an agent program, one program for each, and answers what the programs ask.
+"""Plays the episodes of a batch, with one agent program for each, and answers their requests.
 
 Programs run by themselves and ask the gateway; this thread samples. A round of sampling begins when every program that
 runs waits for an answer, so that a run with a seed asks and answers the same whatever the timing; or when the first of

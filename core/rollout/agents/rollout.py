@@ -1,4 +1,4 @@
-"""Makes the rollout of an ended episode: what trains of its calls, what rewards see, and what is recorded."""
+"""Turns a finished episode into a rollout: tokens that train, input of the rewards, and the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns conversations into token ids: whole where a conversation begins, else only what follows the sampled tokens.
+"""Turns conversations into token ids; a continued conversation keeps the sampled ids and tokenises only new text.
 
 What the policy said is never rendered or tokenised again. Behind its tokens comes what the chat template puts there:
 the end of its message, the new messages, the start of the next one. That text is found by rendering a short

@@ -1,4 +1,4 @@
-"""Keeps the calls of an episode as a tree: which one goes on from which, and which tokens train in which row.
+"""Keeps the calls of an episode as a tree: which call continues which, and which row trains which tokens.
 
 A request goes on from an earlier call when its messages are those of that call, then what was answered, then something
 new, with the same tools. Its prompt is then the earlier call's tokens and the text between. Any other request is a new

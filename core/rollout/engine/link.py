@@ -1,4 +1,4 @@
-"""Declares what the proof of a sync needs of an engine, in this process or behind a server."""
+"""Declares what the verification of a sync needs from an engine, in this process or behind a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says which vLLM is installed, whether weight sync was tested with it, and how to install one that was."""
+"""Reports which vLLM is installed, whether weight sync was tested with it, and how to install a tested one."""
 
 from __future__ import annotations
 

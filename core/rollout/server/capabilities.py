@@ -1,4 +1,4 @@
-"""Compares what a rollout server is with what a run needs, and writes the command that starts one that fits."""
+"""Compares a rollout server with the needs of a run, and writes the command that starts a matching server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speaks to a rollout server (core/rollout/server/serve.py) as one engine link like any other.
+"""Implements an engine link to a rollout server (core/rollout/server/serve.py).
 
 A server can be killed and started again in the middle of a run; then it holds the weights of its file. Its incarnation
 shows that: `epoch` waits until a server answers, and returns another number when it is another one, so that

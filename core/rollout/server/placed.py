@@ -1,4 +1,4 @@
-"""Starts a rollout server on a node of a cluster and says where it listens.
+"""Starts a rollout server on a node of a cluster and returns its address.
 
 The server is `grpo serve-rollouts` in a process of its own. It ends when the process of this object does, since it
 watches its stdin.

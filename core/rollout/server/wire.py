@@ -1,4 +1,4 @@
-"""Defines what a rollout server and its client exchange: headers, sizes, completions as JSON, tensors as frames.
+"""Defines the protocol of rollout server and client: headers, sizes, completions as JSON, tensors as frames.
 
 A frame is eight bytes of length, eight of the XXH3 digest of what follows, and a safetensors file. The file holds one
 tensor under its name, or what changed in one (positions and new values), or nothing but the notice that a tensor is

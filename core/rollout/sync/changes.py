@@ -1,4 +1,4 @@
-"""Encodes what changed between two tensors in as few bytes as that takes, and applies it.
+"""Encodes the difference of two tensors in as few bytes as possible, and applies it.
 
 Theory of operation. A step at a learning rate of 1e-6 moves about one in two hundred bfloat16 weights, mostly by their
 last bit, and those lie scattered, so what changed is told entry by entry: where, and the new value, bit for bit.

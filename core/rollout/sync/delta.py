@@ -1,4 +1,4 @@
-"""Sends only the changed weights to an engine far away, where whole tensors are made of them again.
+"""Sends only changed weights to a remote engine, which restores the whole tensors.
 
 Theory of operation. Weights are known by the digest of their bits, type and shape, not by the number of a step. The
 sender has a copy of the weights that went out last and notes for each engine the digests of what it holds; the receiver

@@ -1,4 +1,4 @@
-"""Defines the error of weights that did not arrive, and makes what happens on one process happen to the run.
+"""Defines the error of a failed weight sync, and shares a failure of one process with all.
 
 A sync is repeated once before the error is raised. A process that goes on alone would wait for the others where nobody
 comes: so whoever met an error says so, and all of them end with it, or repeat together what an engine lost.

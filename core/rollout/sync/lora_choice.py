@@ -1,4 +1,4 @@
-"""Decides whether an adapter is synced alone or merged into the weights: as the user says, or the faster of the two.
+"""Decides whether an adapter is synced alone or merged into the weights: by setting, or the faster way.
 
 Handing the adapter over alone moves far less, but an engine samples more slowly with an adapter beside its weights.
 Which of the two wins depends on the model, the batch and the device, so both are timed on the first batches.

@@ -1,4 +1,4 @@
-"""Makes the known change of the self-test, and finds the prompt and the unit that show it."""
+"""Makes the known weight change of the self-test, and finds a prompt and a unit that show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hands the functions, classes and specs that `grpo.train` is given to a host that finds them by SPECs."""
+"""Gives the functions, classes and specs passed to `grpo.train` to a host that finds them by SPEC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pulls the run directory over from a machine that shares no disk with this one, whole or not at all."""
+"""Copies the run directory from a machine that shares no disk with this one, whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores on one node of a cluster, by its workers and loop.
+"""Scores on one node of a cluster, with its workers and event loop.
 
 Messages in:  (packed plugin, runs on the loop?, retries, distribution, version, row numbers, indices of each call,
                items)

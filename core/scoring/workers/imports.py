@@ -1,4 +1,4 @@
-"""Times the imports that a plugin makes inside its calls, in the thread that makes them.
+"""Times the imports that a plugin makes inside its calls, in the thread of the call.
 
 A finder in `sys.meta_path` that finds nothing sees every load begin; loads end where the outermost import statement or
 `import_module` ends, both of which are wrapped.

@@ -1,1 +1,1 @@
-"""Turns one generation into what a policy is trained on: rewards, advantages and padded tensors."""
+"""Turns one generation into the input of the policy update: rewards, advantages and padded tensors."""

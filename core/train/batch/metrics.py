@@ -1,4 +1,4 @@
-"""Computes the metrics of a batch: rewards, lengths, turns, agents, sessions, and what sampling was in vain."""
+"""Computes the metrics of a batch: rewards, lengths, turns, agents, sessions, and wasted samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the records of a batch's rollouts, as the run directory and trackers have them."""
+"""Makes the records of a batch's rollouts for the run directory and trackers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records what each token was trained with: its advantage and how far policy and sampler were apart."""
+"""Records for each token its advantage and how far policy and sampler were apart."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Decides what is sampled for a step and when: ahead of time, in parts, again, and with a proof of its weights."""
+"""Decides what is sampled for a step and when: ahead of time, in parts, again, and with verified weights."""

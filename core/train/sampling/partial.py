@@ -1,4 +1,4 @@
-"""Samples a part of every rollout in each step, and trains on the groups that are whole by then.
+"""Samples a part of every rollout in each step, and trains on the groups that are complete.
 
 Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
 tokens (core/rollout/turns/partial.py); docs/rollouts.md says which groups train. Each token has the log-probability

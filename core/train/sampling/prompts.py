@@ -1,4 +1,4 @@
-"""Chooses which prompts the next step asks, given the batches that were scored.
+"""Chooses the prompts of the next step from the results of scored batches.
 
 Without a sampler the order of the whole run is fixed before it starts (core/env/order.py). A sampler chooses the rows
 of each step from what became of those of all steps before; how many prompts an environment has in a step stays.

@@ -1,4 +1,4 @@
-"""Adds up the update's figures over the tokens of a step, and divides them once when the step is over.
+"""Sums the update's figures over the tokens of a step, and divides them at its end.
 
 Every figure is a sum over tokens with the number of these tokens, added up over micro batches and then over processes.
 So it is the mean per token of the whole step, however the step was dealt out. The names are TRL's. Metrics are over

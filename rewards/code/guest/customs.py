@@ -1,4 +1,4 @@
-"""Loads a program as the module that tests import, or as the main one, with what contest sites give to it.
+"""Loads a program as the module that tests import, or as the main one, with the names of contest sites.
 
 Compiled code that mentions a customary name (`List`, `math`, `deque`, ...) gets it before it runs; what the program
 imports or defines itself replaces it. Programs that open `/dev/stdin` or `/dev/stdout`, which need `/proc`, get the

@@ -1,4 +1,4 @@
-"""Refuses a solution that looks at the tests, their runner or the frames around it while it shares their process.
+"""Refuses a solution that inspects the tests, their runner or the frames around it in a shared process.
 
 An audit hook (PEP 578) cannot be taken off. It refuses what reaches frames, tracing, the collector's lists, memory and
 files, where the solution asks for it itself; the standard library may do so on its behalf (`logging`, `namedtuple`),

@@ -1,4 +1,4 @@
-"""Hears how tests end that run in one process with the solution, in another sandbox, and holds them to their time.
+"""Receives, in another sandbox, the results of tests that share a process with the solution; enforces time limits.
 
 A frame without the secret of the run is no word of the tests, and ends the run.
 

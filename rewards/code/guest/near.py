@@ -1,4 +1,4 @@
-"""Makes other values of the type and shape of an expected one, among which nothing tells which is expected.
+"""Makes other values of the type and shape of an expected one, which cannot be told from it.
 
 This module runs inside sandboxes and needs the standard library alone.
 """

@@ -1,4 +1,4 @@
-"""Runs altered assertions: their failure is noted and does not end the test, see `grpo.rewards.code.altered`.
+"""Runs altered assertions; their failure is recorded and does not end the test (`grpo.rewards.code.altered`).
 
 This module runs inside sandboxes and needs the standard library alone.
 """

@@ -1,4 +1,4 @@
-"""Runs tests in one process with the solution, by real pytest where they are written for it.
+"""Runs tests and solution in one process, with real pytest if the tests are written for it.
 
 Semantics are therefore Python's own. The judge keeps its state in the locals of running functions, which only frames
 reveal, and `guard` refuses frames; what the tests call of it stands in their code and in no namespace. The judge's

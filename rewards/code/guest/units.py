@@ -1,4 +1,4 @@
-"""Defines what prepared tests call while they run unit by unit, and compares results that came from JSON.
+"""Defines the functions that prepared tests call unit by unit, and compares results that came from JSON.
 
 The prepared source (`grpo.rewards.code.instrument`) calls `__begin__` and `__ended__` around each unit, `__ask__`
 for calls of functions, and `__true__` for what an assertion found.

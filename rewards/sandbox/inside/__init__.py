@@ -1,1 +1,1 @@
-"""Runs behind the wall. It travels as source, and imports the standard library and its neighbours alone."""
+"""Runs inside the sandbox. It travels as source, and imports only the standard library and its neighbours."""

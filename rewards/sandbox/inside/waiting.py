@@ -1,4 +1,4 @@
-"""Measures how long a program waited for a processor that others had.
+"""Measures how long a program waited for a processor that was busy with others.
 
 What the program's own other threads and children ran meanwhile is subtracted, so that no program can make itself wait.
 Of several threads the one that waited longest counts. This module imports the standard library only.

@@ -1,4 +1,4 @@
-"""Encodes what the pool and the zygote of a slot say to each other: one packet for each request and each answer.
+"""Encodes the messages between a pool and the zygote of a slot: one packet for each request and answer.
 
 Program, input and output are memory files whose descriptors come along, so the zygote never holds anything of a job.
 This module runs outside and inside the sandbox and imports the standard library only.
