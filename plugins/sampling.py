@@ -1,6 +1,6 @@
-"""Defines what samplers read: the rows of an environment, and what became of each when it was asked.
+"""Defines what samplers read: the rows of an environment, and the outcome of each visit.
 
-A sampler is a function of this value alone, so a run that resumes asks the same rows, with no state of its own to keep.
+A sampler is a function of this value alone, so a resumed run asks the same rows.
 """
 
 from __future__ import annotations

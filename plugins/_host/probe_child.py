@@ -1,4 +1,4 @@
-"""Loads one entry point in a process that may end or hang over it, and writes to a file how far it came."""
+"""Loads one entry point in a process that may end or hang, and writes its progress to a file."""
 
 from __future__ import annotations
 
