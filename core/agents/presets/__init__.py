@@ -1,4 +1,4 @@
-"""Offers the built-in agents through a hook, as those of any package are. Importing them loads no agent."""
+"""Offers the built-in agents through a hook, as any package does. Importing them loads no agent."""
 
 from __future__ import annotations
 
@@ -13,5 +13,4 @@ grpo_contract = 1
 
 @hookimpl
 def grpo_agents() -> list[AgentSpec]:
-    """Offers the agents."""
     return [cmd, claude_code, codex, mini_swe_agent, openai_agents, opencode, qwen_code, smolagents]

@@ -1,4 +1,4 @@
-"""Runs the commands of agents that bring no shell of their own, and says what an agent is for where a task does not."""
+"""Runs the commands of agents without a shell of their own, and provides a default system message."""
 
 from __future__ import annotations
 
