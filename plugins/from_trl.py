@@ -169,7 +169,7 @@ def from_trl(
 
 
 def is_trl_function(value: object) -> TypeGuard[Callable[..., Any]]:
-    """Returns whether something is a reward in TRL's manner: callable, with a parameter for completions or their ids."""
+    """Returns whether something is a reward in TRL's manner: callable, with completions or their ids as parameters."""
     if not callable(value) or inspect.isclass(value):
         return False
     try:

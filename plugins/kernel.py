@@ -67,8 +67,7 @@ class FilterProgram(ctypes.Structure):
 
 
 def fork() -> int:
-    """Forks, and returns 0 in the child, without the handlers of Python and its modules, which make a job a third
-    dearer.
+    """Forks, and returns 0 in the child, without the handlers of Python and its modules, which cost a job a third.
 
     Right only in a process of one thread, where no other can hold a lock. `random` is not seeded anew.
     """
