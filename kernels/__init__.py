@@ -1,7 +1,4 @@
-"""Provides memory-efficient kernels, each with a plain-torch reference. One module for each kernel.
-
-They need torch alone; with triton they run faster on CUDA. Nothing is imported until it is asked for.
-"""
+"""Provides memory-efficient kernels, each in a module of its own with a plain-torch reference."""
 
 from __future__ import annotations
 

@@ -28,10 +28,7 @@ def of(hidden: torch.Tensor, head: Head) -> ModuleType:
 
 @functools.cache
 def triton_starts() -> bool:
-    """Returns whether Triton finds a GPU here and can speak to it: its driver is built with a C compiler at first use.
-
-    Where it cannot, it warns with the reason, once.
-    """
+    """Returns whether Triton finds a GPU and can build its driver; if not, warns once with the reason."""
     from triton.runtime import driver
 
     try:

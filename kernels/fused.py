@@ -1,16 +1,15 @@
 """Computes log-probabilities with a trained head and, in the same pass, all gradients of a loss of known coefficients.
 
 Theory of operation. Most losses of GRPO give a token a coefficient dL/dlogp_i that follows from its log-probability
-alone. Then a tile of some rows and the whole vocabulary is projected once: its sums are final, the coefficients can be
-asked for, and with e_j = exp(z_j - m), 0 at the target, and x_i = (1 - p_t) / sum of e, it gives
+alone. A tile of some rows and the whole vocabulary is projected once. With final sums, e_j = exp(z_j - m), 0 at the
+target, and x_i = (1 - p_t) / sum of e, it gives
 
     u_i = gain (1 - p_t) w_t - gain x_i e W        dW = sum_i of dL/dlogp_i gain ((1 - p_t) 1[j = t] - x_i e_j) h_i
 
-and the like for a bias and an adapter. So three matrix products per row instead of four, and the tile is passed over
-once. dL/dh_i = (dL/dlogp_i) u_i needs no coefficient and is right for any loss (kernels/jacobian.py). The gradients of
-the head are finished when the forward pass ends; the backward pass compares the coefficients with what really comes
-back. A common factor (a loss scale) is multiplied in. Where they differ otherwise, it computes the head's gradients
-anew, as kernels/recompute.py does: a wrong coefficient costs time and changes no number.
+and the like for a bias and an adapter: three matrix products per row instead of four. dL/dh_i = (dL/dlogp_i) u_i is
+right for any loss (kernels/jacobian.py). The backward pass compares the coefficients with those that come back and
+multiplies a common factor (a loss scale) in. Where they differ otherwise, it computes the head's gradients anew
+(kernels/recompute.py): a wrong coefficient costs time and changes no number.
 """
 
 from __future__ import annotations
@@ -107,8 +106,6 @@ class Fused(torch.autograd.Function):
 
 
 class _HeadGradients:
-    """The gradients of weight, bias, A and B, summed over rows; None for those that are not wanted."""
-
     def __init__(self, head: Head, wanted: tuple[bool, ...]) -> None:
         def room(tensor: torch.Tensor | None, want: bool) -> Gradient:
             return torch.zeros_like(tensor, dtype=head.exact) if tensor is not None and want else None
@@ -126,11 +123,7 @@ class _HeadGradients:
         b: Gradient,
         coefficients: torch.Tensor,
     ) -> None:
-        """Adds some rows.
-
-        `hidden`: [n, H]. `target`: [n]. `sums`: theirs, final. `e`: [n, V] from the fold. `b`: [n, r], their derivative
-        by h A^T, or None. `coefficients`: [n].
-        """
+        """Adds rows. `hidden`: [n, H]. `target`: [n]. `e`: [n, V] from the fold. `b`: [n, r], by h A^T, or None."""
         head = self._head
         boost = backend.of(hidden, head).boost(head)
         own = coefficients * sums.missed() * sums.slope * head.gain
@@ -152,7 +145,6 @@ class _HeadGradients:
             self.lora_a.addmm_((b * coefficients[:, None]).t(), exact, alpha=head.lora_scale)
 
     def all(self) -> tuple[Gradient, ...]:
-        """Returns the gradients of weight, bias, A and B, in the dtypes of the parameters."""
         gradients = (self.weight, self.bias, self.lora_a, self.lora_b)
         pairs = zip(gradients, self._parameters, strict=True)
         return tuple(
@@ -161,7 +153,6 @@ class _HeadGradients:
 
 
 def _common_factor(grad: torch.Tensor, given: torch.Tensor) -> float | None:
-    """Returns the factor by which `given` becomes `grad`; None where there is none."""
     size = torch.dot(given, given)
     factor = torch.dot(grad, given) / size.clamp(min=torch.finfo(size.dtype).tiny)
     apart = (grad - factor * given).abs().max() if len(grad) else size

@@ -2,8 +2,8 @@
 
     y = logit_scale * (h W^T + b + s (h A^T) B^T)        z = softcap * tanh(y / softcap) / T, or y / T
 
-An adapter (LoRA, arXiv 2106.09685) is never merged into W: in half precision its change would be rounded away.
-Products take the inputs in their own dtype and accumulate in float32 (float64 for float64 inputs).
+An adapter (LoRA, arXiv 2106.09685) is never merged into W: in half precision its change would be rounded away. Products
+accumulate in float32 (float64 for float64 inputs).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Head:
         return replace(self, weight=weight, bias=bias, lora_a=lora_a, lora_b=lora_b)
 
     def buffer(self, like: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-        """Returns uninitialised room for a tile of at most so many rows and columns of logits."""
+        """Returns an uninitialised buffer for a tile of at most this many rows and columns of logits."""
         return torch.empty(rows * stride_of(columns), dtype=self.exact, device=like.device)
 
     def rows(self, first: int, last: int) -> torch.Tensor:
@@ -69,11 +69,7 @@ class Head:
     def logits(
         self, hidden: torch.Tensor, adapted: torch.Tensor | None, first: int, last: int, out: torch.Tensor
     ) -> torch.Tensor:
-        """Writes y of the vocabulary entries first..last-1 into the beginning of a buffer.
-
-        `hidden`: [n, H] in the dtype of the products. `adapted`: [n, r] from `adapted`. `first`, `last`: the columns.
-        `out`: from `buffer`.
-        """
+        """Writes y of the entries first..last-1 into `out`, from `buffer`. `hidden`: [n, H]. `adapted`: [n, r]."""
         y = laid_out(out, len(hidden), last - first)
         product(y, hidden, self.rows(first, last).t(), scale=self.scale)
         if self.lora_b is not None and adapted is not None:

@@ -4,10 +4,9 @@ Theory of operation. For any loss L of log-probabilities, dL/dh_i = (dL/dlogp_i)
 
     u_i = dlogp_i / dh_i = gain (1 - p_t) (w_t - sum_{j != t} q_j w_j),    q = softmax of z without the target.
 
-Both terms are sums over the vocabulary that one pass can keep, like the sums of the softmax itself, so two matrix
-products per tile give everything: y = h W^T, and exp(z - m) W. The backward pass is a product by one number per row: it
-needs no logits, no second projection and no weight (which a sharded model would have to gather again). With a softcap
-w_j is weighted by its derivative at z_j, with an adapter w_j + s A^T b_j takes the place of w_j.
+One pass over the vocabulary keeps both terms: two matrix products per tile, y = h W^T and exp(z - m) W. The backward
+pass multiplies each row by one number and needs neither logits nor weight (which a sharded model would have to gather
+again). With a softcap w_j is weighted by its derivative at z_j; with an adapter w_j + s A^T b_j replaces w_j.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class JacobianRows(torch.autograd.Function):
 
 
 def times(rows: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    """Multiplies rows [N, H] by a number each, [N] in the dtype of sums; a GPU holds no rows in that dtype for it."""
+    """Multiplies rows [N, H] by one number each, [N] in the dtype of sums; a GPU holds no rows in that dtype for it."""
     return torch.mul(rows, factors[:, None], out=torch.empty_like(rows))
 
 
@@ -72,7 +71,7 @@ def jacobian_rows(
     buffer: torch.Tensor,
     mixed: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Fills the sums of these rows and writes u into `mixed`, [n, H] in the dtype of sums.
+    """Fills the sums of these rows and writes u [n, H] into `mixed`, in the dtype of sums.
 
     Returns the last tile of exp(z - m), and the derivative by h A^T, [n, r], or None without an adapter.
     """

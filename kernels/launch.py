@@ -1,10 +1,7 @@
 """Chooses block and warps of the Triton passes from the width of a tile.
 
-The passes are memory-bound, so what counts is how often a logit is moved and how many programs a multiprocessor holds
-at once: while one waits for its row, another must have something to read. Both follow from the registers of a thread,
-which the compiler reports without a GPU (`benchmarks/gpu_code.py`, tables in benchmarks/results/kernels.md). A row of
-up to LARGEST logits stays in registers, is read once, and has 8 to 16 logits a thread; wider rows are read twice, in
-small blocks that leave room for many programs.
+A row of up to LARGEST logits stays in registers and is read once; wider rows are read twice, in small blocks. The
+figures behind it: `benchmarks/gpu_code.py`, benchmarks/results/kernels.md.
 """
 
 from __future__ import annotations

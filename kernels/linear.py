@@ -2,17 +2,13 @@
 
     y = x W^T + b + s (x A^T) B^T
 
-Theory of operation. An adapter (LoRA, arXiv 2106.09685) written as layers of its own makes two outputs of full width,
-scales one and adds both up, forth and back again. Here its product of rank r is added to the layer's in the same call,
-so nothing of full width is made beside y, and backward beside dL/dx:
+Theory of operation. The product of rank r of a LoRA adapter (arXiv 2106.09685) is added to the layer's in the same
+call, so nothing of full width is made beside y or dL/dx:
 
     dL/dx = g W + (s g B) A        dL/dB = s g^T (x A^T)        dL/dA = (s g B)^T x
 
-Products by W take the faster library. Nothing is rounded otherwise than a sum in another order.
-
-torch hands products of float32 matrices on a CPU to MKL, which takes longer on an AMD EPYC than oneDNN (`python
-benchmarks/layers.py`); both are correct to float32. oneDNN prepares itself for each shape that it has not seen and
-takes longer to call, so only matrices of some size gain.
+On a CPU, large float32 products take oneDNN, which is faster on an AMD EPYC than torch's MKL (`python
+benchmarks/layers.py`) but has a cost per call and per new shape.
 """
 
 from __future__ import annotations
@@ -28,10 +24,7 @@ Gradient = torch.Tensor | None
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Returns x W^T + b.
-
-    `x`: [..., in]. `weight`: [out, in], of the same dtype. `bias`: [out] or None.
-    """
+    """Returns x W^T + b for `x` [..., in], `weight` [out, in] and `bias` [out] or None, of one dtype."""
     output: torch.Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias)  # type: ignore[no-untyped-call]
     return output.view(*x.shape[:-1], len(weight))
 
@@ -44,9 +37,9 @@ def adapted_linear(
     lora_b: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
-    """Returns x W^T + b + s (x A^T) B^T.
+    """Returns x W^T + b + s (x A^T) B^T, with s = `scale` and x, W and b as for `linear`.
 
-    `x`, `weight`, `bias`: as for `linear`. `lora_a`, `lora_b`: [r, in] and [out, r], of the same dtype. `scale`: s.
+    `lora_a`, `lora_b`: [r, in] and [out, r], of the same dtype.
     """
     output: torch.Tensor = _Adapted.apply(x.reshape(-1, x.shape[-1]), weight, bias, lora_a, lora_b, scale)  # type: ignore[no-untyped-call]
     return output.view(*x.shape[:-1], len(weight))
@@ -103,7 +96,6 @@ class _Adapted(torch.autograd.Function):
 
 
 def _own_gradients(ctx: Any, gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[Gradient, ...]:
-    """Returns the gradients of x, weight and bias, in so far as they are needed."""
     d_x = _product(gradient, weight) if ctx.needs_input_grad[0] else None
     d_weight = gradient.t() @ x if ctx.needs_input_grad[1] else None
     d_bias = gradient.sum(dim=0) if ctx.needs_input_grad[2] else None
@@ -117,7 +109,7 @@ def _product(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None 
 
 
 def gains(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Returns whether `times` is the faster way to left [N, K] @ right [K, M]."""
+    """Returns whether `times` is faster than torch for left [N, K] @ right [K, M]."""
     return (
         left.dtype == torch.float32
         and right.dtype == torch.float32
@@ -131,6 +123,6 @@ def gains(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def times(left: torch.Tensor, right: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Returns left [N, K] @ right [K, M], plus bias [M], where `gains` says so; there is no gradient."""
+    """Returns left [N, K] @ right [K, M], plus bias [M], by oneDNN where `gains` says so; without a gradient."""
     output: torch.Tensor = torch.ops.mkldnn._linear_pointwise(left, right.t(), bias, "none", [], "")
     return output

@@ -1,6 +1,4 @@
-"""Computes log-probabilities of tokens straight from hidden states, without logits.
-
-The logits [N, V] never exist; a tile of them does. Four ways to the same numbers, chosen by what needs a gradient:
+"""Computes log-probabilities of tokens straight from hidden states, with only a tile of the logits [N, V] at a time.
 
 | mode | for | products of N H V multiply-adds | kept for backward |
 |---|---|---|---|
@@ -122,7 +120,6 @@ def _check(hidden: torch.Tensor, target: torch.Tensor, temperature: float, softc
 
 
 def _check_head(hidden: torch.Tensor, head: Head, target: torch.Tensor) -> None:
-    """Looks at the head's parameters, which must be whole."""
     weight = head.weight
     if not weight.is_floating_point():
         raise ValueError(

@@ -1,13 +1,12 @@
 """Computes log-probabilities with a trained head, forward and backward, with logits in tiles both times.
 
-Theory of operation. Forward is one product per tile and keeps three numbers per row. Backward projects each tile
-again, turns it into dL/dz in place and takes from it
+Theory of operation. Forward is one product per tile and keeps three numbers per row. Backward projects each tile again,
+turns it into dL/dz in place and takes from it
 
     dH += dz W        dW = dz^T h        db = sum dz        dB = s dz^T (h A^T)        dA = s (dz B)^T h,
 
-each only when it is wanted. The vocabulary is the outer loop, so that dW is finished tile by tile: nothing of the size
-[V, H] is held beside the gradient itself, and sums stay in float32. When all logits fit the workspace anyway they are
-kept, and the second projection is saved.
+each only when wanted. The vocabulary is the outer loop, so dW is finished tile by tile and nothing of the size [V, H]
+is held beside the gradient. Logits that fit the workspace are kept, which saves the second projection.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ KEPT_BYTES = 32 * 2**20  # logits of at most this size are kept from the forward
 def scan(
     hidden: torch.Tensor, head: Head, target: torch.Tensor, tile: Tile, *, entropy: bool, keep: bool = False
 ) -> tuple[Sums, torch.Tensor | None]:
-    """Computes one product per tile: the sums of every row, and the logits [N, V] when they are to be kept."""
+    """Computes the sums of every row in one product per tile, and returns the logits [N, V] too if `keep`."""
     sums = Sums.empty(len(hidden), hidden, head.exact)
     vocabulary = len(head.weight)
     columns = vocabulary if keep else tile.columns
@@ -185,7 +184,7 @@ def _rows(known: Known, top: int, bottom: int) -> tuple[Gradient, ...]:
 
 
 def _normalised(known: Known, boost: float) -> tuple[torch.Tensor | float, Known]:
-    """Divides the gradients by their largest where tiles are float16, whose range they could leave."""
+    """Divides the gradients by their largest where tiles are float16, whose range they could exceed."""
     if boost == 1.0 or len(known.target) == 0:
         return 1.0, known
     size = known.grad_logp.abs().max()

@@ -1,7 +1,4 @@
-"""Computes the plain reference: all logits at once, in float64.
-
-It needs O(N V) memory and is what every kernel is tested against.
-"""
+"""Computes the plain reference that every kernel is tested against: all logits at once, O(N V) memory, in float64."""
 
 from __future__ import annotations
 
@@ -20,14 +17,9 @@ def naive_logp(
     lora: tuple[torch.Tensor, torch.Tensor, float] | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Computes what `linear_logp` computes, differentiably in every argument.
+    """Computes log-probabilities [N] and entropies [N] in nats as `linear_logp` does, differentiably in every argument.
 
-    Args:
-        hidden, weight, target, bias, temperature, softcap, logit_scale, lora: as for `linear_logp`.
-        dtype: of all arithmetic.
-
-    Returns:
-        Log-probabilities [N] and entropies [N] in nats.
+    The arguments are those of `linear_logp`; `dtype` is that of all arithmetic.
     """
     hidden, weight = hidden.to(dtype), weight.to(dtype)
     logits = hidden @ weight.t()

@@ -6,8 +6,8 @@ With r the vocabulary without the target t, the sums give, in logits z and their
     logp = -softplus(d)         1 - p_t = sigmoid(d)
     entropy = (binary entropy of p_t) + (1 - p_t) (log S - X / S)
 
-Keeping the target apart makes all of them exact to rounding at confident tokens, where z_t - logsumexp(z) and
-1 - exp(logp) would be differences of nearly equal numbers.
+Without the target they are exact to rounding at confident tokens, where z_t - logsumexp(z) and 1 - exp(logp) would be
+differences of nearly equal numbers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sums:
         return cls(peak, blank[0], blank[1], blank[2], blank[3], blank[4])
 
     def part(self, first: int, last: int) -> Sums:
-        """Returns the rows first..last-1; changes to them are changes to these."""
+        """Returns the rows first..last-1 as a view."""
         return Sums(
             self.peak[first:last],
             self.total[first:last],

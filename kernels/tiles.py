@@ -1,9 +1,4 @@
-"""Chooses how many rows and vocabulary columns of the logits are processed at once.
-
-The workspace of a kernel is one tile of logits, [rows, columns] in float32, and in the frozen-head mode the sums
-[rows, H] beside it. Larger tiles make better matrix products; tiles that fit the cache make the passes over them
-cheap, which matters most for small H, where a logit costs few multiply-adds.
-"""
+"""Chooses how many rows and vocabulary columns of the logits are computed at once."""
 
 from __future__ import annotations
 
@@ -32,16 +27,16 @@ def default_tile(device: torch.device) -> Tile:
 
 
 def spans(total: int, step: int) -> list[tuple[int, int]]:
-    """Cuts `range(total)` into pieces of at most `step`: their first and last-but-one-past numbers."""
+    """Cuts `range(total)` into pieces of at most `step`, each (first, last + 1)."""
     return [(first, min(first + step, total)) for first in range(0, total, step)]
 
 
 def stride_of(columns: int) -> int:
-    """Returns how far apart the rows of a tile begin: at multiples of LINE, so that a GPU moves 16 bytes at a time."""
+    """Returns the stride of a tile's rows, a multiple of LINE, so that a GPU moves 16 bytes at a time."""
     return -(-columns // LINE) * LINE
 
 
 def laid_out(buffer: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """Returns a tile [rows, columns] in the beginning of a flat buffer with room for rows * stride_of(columns)."""
+    """Returns a tile [rows, columns] at the beginning of a flat buffer of at least rows * stride_of(columns)."""
     stride = stride_of(columns)
     return buffer[: rows * stride].view(rows, stride)[:, :columns]

@@ -1,10 +1,7 @@
-"""Implements the passes over a tile of logits in plain torch; the tile is overwritten.
+"""Implements the passes over a tile of logits in plain torch, in place.
 
-Theory of operation. `fold` runs once per tile on the way through the vocabulary. It overwrites the logits with
-exp(z - m), the weights with which the caller sums rows of W, where m is the row's largest logit so far; what was
-summed under an older m is multiplied by `sums.shrink`. `gradient` runs on tiles that were projected again when the
-sums are final, and overwrites them with dL/dz. Every step works in place: on a CPU these passes read memory, and cost
-about as much as the products at small hidden sizes.
+`fold` runs once per tile and overwrites the logits with exp(z - m), where m is the row's largest logit so far; the
+caller multiplies sums under an older m by `sums.shrink`. `gradient` runs on tiles projected again, with final sums.
 """
 
 from __future__ import annotations
@@ -19,18 +16,18 @@ COLUMNS = 1024  # of a wide tile that need a second room at a time
 
 
 def boost(head: Head) -> float:
-    """Returns what the returned tiles are multiplied by; 1, since they stay in the dtype of sums."""
+    """Returns the factor of the returned tiles: 1, since they stay in the dtype of sums."""
     return 1.0
 
 
 def fold(
     y: torch.Tensor, target: torch.Tensor, first: int, sums: Sums, head: Head, *, entropy: bool, weights: bool
 ) -> torch.Tensor:
-    """Folds the logits of the vocabulary entries from `first` on into the sums.
+    """Folds the logits of the vocabulary entries from `first` on into the sums of their rows.
 
-    `y`: [n, w] in the dtype of sums, from `Head.logits`; overwritten. `target`: [n] int64. `first`: the vocabulary
-    entry of column 0. `sums`: of these rows. `head`: for its softcap. `entropy`: keep `spread`, too. `weights`: the
-    returned tile will be used. Returns [n, w]: exp(z - m), 0 at the target; with a softcap times its derivative.
+    `y`: [n, w] in the dtype of sums, from `Head.logits`; overwritten. `target`: [n] int64. `entropy`: keep `spread`,
+    too. `weights`: the returned tile is used. Returns [n, w]: exp(z - m), 0 at the target; with a softcap times its
+    derivative.
     """
     z, slope = _capped(y, head, slope=weights)
     column = (target - first).clamp(0, y.shape[1] - 1)[:, None]
@@ -70,12 +67,12 @@ def gradient(
     grad_logp: torch.Tensor,
     grad_entropy: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Overwrites logits with the gradient of the loss, up to the constant `Head.gain`.
+    """Overwrites logits with the gradient of the loss, up to the constant `Head.gain`, and returns them.
 
         dL/dz_j = dL/dlogp (1[j = t] - p_j) - dL/dentropy p_j (log p_j + entropy)
 
-    `y`, `first`, `head`, `target`: as for `fold`. `log_total`, `missed`, `entropy`: [n] final, from the sums; entropy
-    only with `grad_entropy`. `grad_logp`, `grad_entropy`: [n] in the dtype of sums. Returns [n, w], the tile.
+    `log_total`, `missed`, `entropy`: [n] final, from the sums; entropy only with `grad_entropy`. `grad_logp`,
+    `grad_entropy`: [n] in the dtype of sums. The others are those of `fold`.
     """
     z, slope = _capped(y, head, slope=True)
     column = (target - first).clamp(0, y.shape[1] - 1)[:, None]
@@ -95,7 +92,6 @@ def gradient(
 
 
 def _capped(y: torch.Tensor, head: Head, *, slope: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Applies the softcap in place; also returns its derivative when asked for and there is one."""
     if head.softcap is None:
         return y, None
     t = y.div_(head.softcap).tanh_()

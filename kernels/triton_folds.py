@@ -1,26 +1,20 @@
 """Implements the passes over a tile of logits in Triton; each pass reads the tile once.
 
-Theory of operation. `fold` runs one program per row. A row that fits a block stays in registers: it is read once, its
-largest logit found, exp(z - m) summed and written. A wider one is swept twice, first for the largest logit; each thread
-keeps sums of its own until the end, so that no iteration waits for the other warps. `gradient` is pointwise and runs a
-grid of rows and blocks. Which block and how many warps is for kernels/launch.py. Arithmetic is float32 whatever the
-tile is stored in. For half-precision inputs the weights that the next matrix product reads are written in that dtype,
-beside the logits; float16 could lose small ones, so they are multiplied by `boost`, which the caller divides out of the
-sums.
+Theory of operation. `fold` runs one program per row. A row that fits a block is read once; a wider one twice, first for
+the largest logit, and each thread keeps its own sums until the end, so that no iteration waits for the other warps.
+`gradient` is pointwise. Arithmetic is float32. For half-precision inputs the weights of the next matrix product are
+written in that dtype, beside the logits, multiplied by `boost`, since float16 could lose small ones; the caller divides
+it out of the sums.
 
 A tile is overwritten where its weights have the dtype of the logits. The target's logit is therefore read before any
-other: the largest logit of the row, without which nothing is written, then waits for it.
+other, and the largest logit of the row, without which nothing is written, waits for it.
 
-Rows begin at multiples of 16 logits (`tiles.laid_out`) and loads and stores are masked at such a multiple, too: a
-thread then moves 16 bytes at a time, however many logits the last tile of a vocabulary has. What lies between the last
-logit and the next row is written over and never used. Offsets of rows are 64-bit: a tile can have more than 2^31 bytes.
-Neither the width of a tile nor its place is specialised on, so nothing is compiled again for the vocabulary's last one.
+Rows begin at multiples of 16 logits (`tiles.laid_out`) and masks end there, so a thread moves 16 bytes at a time; the
+padding is never used. Offsets of rows are 64-bit: a tile can exceed 2^31 bytes. Nothing is specialised on a tile's
+width or place, so the last tile of a vocabulary compiles nothing anew. Whether weights are written is a mask and no
+variant: a pass without a gradient has to give the bits of the pass with one.
 
-Whether weights are written is no variant of its own but a mask: the order in which threads sum follows from what they
-store, and a pass without a gradient has to give the bits of the pass with one.
-
-Only operations that Triton's interpreter knows are used (no libdevice, no autotuning, no bfloat16 arithmetic), so that
-TRITON_INTERPRET=1 runs these kernels on CPU tensors.
+Only operations of Triton's interpreter are used, so that TRITON_INTERPRET=1 runs these kernels on CPU tensors.
 """
 
 from __future__ import annotations
@@ -104,7 +98,7 @@ def _on_device_of(y: torch.Tensor) -> AbstractContextManager[None]:
 
 
 def _room(y: torch.Tensor, head: Head) -> torch.Tensor:
-    """Returns a tile in the inputs' dtype whose rows are as far apart as those of the logits; or the logits."""
+    """Returns a tile in the inputs' dtype with the row stride of the logits, or the logits themselves."""
     if head.dtype not in HALF:
         return y
     count, width = y.shape
@@ -122,7 +116,7 @@ def _capped(y, softcap, inv_t, is_capped: tl.constexpr):  # type: ignore[no-unty
 
 @triton.jit
 def _slope(z, softcap, inv_t):  # type: ignore[no-untyped-def]
-    """1 - tanh(y / softcap)^2 from z, so that no thread has to keep more than z; 0 where the target was taken out."""
+    """1 - tanh(y / softcap)^2 from z, so that no thread keeps more than z; 0 where the target was taken out."""
     t = tl.minimum(tl.abs(z * (1.0 / (softcap * inv_t))), 1.0)
     return 1.0 - t * t
 
@@ -182,7 +176,6 @@ def _fold_kernel(  # type: ignore[no-untyped-def]
 def _rest(  # type: ignore[no-untyped-def]
     y_ptr, offsets, stride, width, column, softcap, inv_t, taken_out, is_capped: tl.constexpr,
 ):  # fmt: skip
-    """Logits z of a part of a row, without its target."""
     y = tl.load(y_ptr + offsets, mask=offsets < stride, other=0.0)
     y = tl.where(offsets < width, y, 0.0)
     z = _capped(y, softcap, inv_t, is_capped)
@@ -193,7 +186,6 @@ def _rest(  # type: ignore[no-untyped-def]
 def _write(  # type: ignore[no-untyped-def]
     out_ptr, offsets, e, z, written, softcap, inv_t, boost, is_capped: tl.constexpr,
 ):  # fmt: skip
-    """Writes the weights of so many logits from the beginning of the row."""
     if is_capped:
         e = e * _slope(z, softcap, inv_t)
     tl.store(out_ptr + offsets, (e * boost).to(out_ptr.dtype.element_ty), mask=offsets < written)

@@ -1,6 +1,6 @@
 """Defines the contract between plugins and the engine, and the host that finds the plugins.
 
-Authors import these modules, so each stands here under its own name; `_host` and `_spec` hold what they do not.
+Authors import these modules; `_host` and `_spec` hold the rest.
 """
 
 if __name__ == "plugins":

@@ -11,11 +11,10 @@ T = TypeVar("T")
 
 
 def bound_of(plugin: Any, made: type[T]) -> T:
-    """Returns a plugin as it is bound.
+    """Returns a plugin bound; `plugin` is a SPEC, a table, a spec (with default options), or bound already.
 
-    `plugin`: a SPEC or a table, a spec, whose options have their defaults, or a bound plugin. `made`: the class of the
-    kind that is wanted, such as `BoundReward`. Raises UsageError: a SPEC that names no plugin of that kind, or options
-    that it does not take.
+    `made`: the class of the kind, such as `BoundReward`. Raises UsageError: not a plugin of that kind, or wrong
+    options.
     """
     if isinstance(plugin, made):
         return plugin

@@ -50,7 +50,7 @@ def from_hub(name: str) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _answers(endpoint: str, _when: int) -> bool:
-    """Returns whether anybody answers at an address, whatever the answer."""
+    """Returns whether anything answers at an address."""
     import httpx
     from huggingface_hub import get_session
 
@@ -65,6 +65,5 @@ def _answers(endpoint: str, _when: int) -> bool:
 
 @functools.cache
 def _say(text: str) -> None:
-    """Prints a line once, in the first process."""
     if os.environ.get("RANK", "0") == "0" and sys.stderr is not None:
         print(text, file=sys.stderr, flush=True)

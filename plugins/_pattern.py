@@ -1,7 +1,6 @@
 """Compiles regular expressions on first use, since listing plugins imports every reward and matches nothing.
 
-Asked for a method, the object compiles and takes over all that the compiled pattern has. A text that is no pattern is
-found at its first use, so a test uses all of them.
+An invalid pattern shows only then, so a test uses all of them.
 """
 
 from __future__ import annotations
@@ -11,15 +10,12 @@ from typing import Any, AnyStr, cast
 
 
 def lazy_pattern(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Returns the compiled pattern, or what becomes it when it is first used.
-
-    Raises re.error: at the first use; the text is no pattern.
-    """
+    """Returns what becomes the compiled pattern at its first use, which raises re.error for an invalid one."""
     return cast("re.Pattern[AnyStr]", LazyPattern(text, flags))
 
 
 class LazyPattern:
-    """A pattern that waits to be compiled."""
+    """A pattern that compiles at its first use."""
 
     def __init__(self, text: Any, flags: int) -> None:
         self._written = (text, flags)

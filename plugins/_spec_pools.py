@@ -23,7 +23,7 @@ class SpecPools(Generic[Pool]):
         atexit.register(self.close)
 
     def of(self, spec: str, make: Callable[[], Pool]) -> Pool:
-        """Returns the pool of a SPEC, which `make` makes where there is none."""
+        """Returns the pool of a SPEC; `make` makes a missing one."""
         key = (os.getpid(), spec)
         with self._lock:
             if key not in self._pools:

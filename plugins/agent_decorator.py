@@ -91,11 +91,7 @@ def agent(
 
 
 def agent_of(function: Callable[..., Any], *, name: str) -> AgentSpec:
-    """Returns the agent that a plain function of a file is, which may call any API.
-
-    Raises:
-        SpecError: it cannot be one.
-    """
+    """Returns the agent that a plain function of a file is, which may call any API. Raises SpecError."""
     return agent(name=name, protocols=get_args(Protocol))(function)
 
 

@@ -1,8 +1,8 @@
 """Starts child processes that answer messages over a socket, and ends them.
 
-A child is a fresh interpreter in a session of its own, with the import path of this process, an empty stdin and no
-other environment variables than it is given. It runs `main(descriptor, *arguments)` of a module and ends when its
-socket closes, as it does when this process ends or dies. Ctrl-C does not reach it.
+A child is a fresh interpreter in a session of its own, with this process's import path, an empty stdin and only the
+environment variables that it is given. It runs `main(descriptor, *arguments)` of a module and ends when its socket
+closes, as it does when this process dies. Ctrl-C does not reach it.
 
 A message is its length in 8 bytes, the highest first, and its bytes. This process may send pickles. Where a child runs
 what a policy wrote, its answers are read as JSON or as plain bytes and never unpickled.
@@ -32,17 +32,11 @@ _GIVE_UP = 5.0  # seconds for a process that even SIGKILL does not end: the kern
 
 
 class ChildProcess:
-    """One child process.
+    """One child process, with the socket `channel` to it.
 
-    Args:
-        module: whose `main` it runs.
-        arguments: of `main` after the descriptor of its socket; values that JSON has.
-        environment: its environment variables.
-        stdout, stderr: where they go, as `subprocess.Popen` has it; both to stderr, unless something else is said.
-        descriptors: files that it keeps open beside its socket.
-
-    Attributes:
-        channel: the socket to it.
+    `module`: whose `main` it runs. `arguments`: of `main` after the descriptor of its socket, JSON values.
+    `environment`: its environment variables. `stdout`, `stderr`: as of `subprocess.Popen`; by default this process's
+    stderr. `descriptors`: files that it keeps open beside its socket.
     """
 
     def __init__(
@@ -99,7 +93,7 @@ class ChildProcess:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def reap(self) -> None:
-        """Takes note of how it ended, if it has, and closes its socket."""
+        """Notes how it ended, if it has, and closes its socket."""
         self._process.poll()
         self.channel.close()
 
@@ -113,19 +107,19 @@ class ChildProcess:
         self.wait(_GIVE_UP)
 
     def wait(self, seconds: float) -> int | None:
-        """Returns how it ended, as `Popen.returncode` has it; None where it still runs after so many seconds."""
+        """Returns how it ended, as `Popen.returncode`; None where it still runs after so many seconds."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def forget(self) -> None:
-        """Lets go, in a process that was forked, of a child that belongs to its parent."""
+        """Drops, in a forked process, a child that belongs to its parent."""
         self.channel.close()
         self._process.returncode = 0
 
     def ending(self) -> str:
-        """Says how it ended: "was killed by SIGSEGV"."""
+        """Returns how it ended: "was killed by SIGSEGV"."""
         code = self._process.returncode
         if code is None or code >= 0:
             return f"ended with exit code {code}"

@@ -1,7 +1,7 @@
 """Versions the plugin contract, and explains why a package for another version cannot be loaded.
 
-`CONTRACT` rises by one when a public name or a hook goes, or changes what it takes or means (tests/public_api.txt). A
-package states its contract beside its hooks, `grpo_contract = 1`; only the same number is loaded.
+`CONTRACT` rises by one when a public name or a hook goes or changes (tests/public_api.txt). A package states its
+contract beside its hooks, `grpo_contract = 1`; only the same number is loaded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Provides `@reward` and `@verifier`, which turn a function into a callable spec and keep its types.
-
-A type checker refuses a function that returns what no score or verdict can be, and a wrong call of the spec.
-"""
+"""Provides `@reward` and `@verifier`, which turn a function into a callable spec and keep its types."""
 
 from __future__ import annotations
 
@@ -188,8 +185,6 @@ def _decorator(
     as_published: bool | Sequence[str],
     metadata: Mapping[str, Any],
 ) -> Any:
-    """Returns what makes a spec of a function, or the spec, where the decorator stands without parentheses."""
-
     def decorate(function: Callable[..., Any]) -> Any:
         signature = read_signature(function)
         public = name or name_of_function(function)
@@ -216,7 +211,7 @@ def _decorator(
 
 
 def refuse_positional(name: str, misplaced: tuple[object, ...]) -> None:
-    """Refuses what is given by position, such as the function below a bare `@reward`."""
+    """Refuses positional arguments, such as the function below a bare `@reward`."""
     if len(misplaced) == 1 and callable(misplaced[0]):
         below = getattr(misplaced[0], "__name__", "the function")
         raise SpecError(f"@{name} stands above {below} without parentheses. Write @{name}(), or @{name}(version=1).")

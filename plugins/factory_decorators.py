@@ -1,10 +1,9 @@
 """Provides `@env`, `@sandbox` and `@session`, which turn a factory into a callable spec and keep its types.
 
 A factory is a function with its options as keyword-only parameters, or a class of which they make an instance. A class
-whose instances are no environments but the options of one has the method `env()`, which makes the environment; where it
-has them, `rows(split)` returns the rows of a split, and `ordered` says whether they are trained on in their order. Such
-a class says its options once. Type checkers differ on decorated classes, so a class is given to the decorator in an
-assignment: `SUMS = env(version=1)(Sums)`.
+that is only the options of an environment has the method `env()`, which makes it; `rows(split)` may return the rows of
+a split, and `ordered` say whether they are trained on in their order. Type checkers differ on decorated classes, so a
+class is decorated in an assignment: `SUMS = env(version=1)(Sums)`.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class SessionDecorator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FromOptions:
-    """A function of options that makes a `func` of them and returns its `attribute`, called with what stands before."""
+    """A function of options that makes a `func` of them and returns its `attribute`, called with its own arguments."""
 
     func: Any
     attribute: str

@@ -1,7 +1,6 @@
 """Adapts reward functions and callables written for TRL to reward specs. TRL itself is not needed.
 
 TRL calls `f(prompts=, completions=, completion_ids=, **columns)` with lists and takes a list of numbers and None back.
-The spec takes our completions, makes that call, and returns what the function returned; None stays an abstention.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NO_COLUMNS = (*_OURS, *_TRAINERS, "prompt", "completion")
 
 @dataclass(frozen=True, slots=True)
 class TrlFunction:
-    """The call of a TRL function of the parameters `named` (`open`: any), as a function of our completions."""
+    """Calls a TRL function of the parameters `named` (`open`: any) with our completions."""
 
     func: Callable[..., Any]
     named: tuple[str, ...]
@@ -52,7 +51,6 @@ class TrlFunction:
         return "completion_ids" in self.named and not known
 
     def _arguments(self, completions: Sequence[Completion], form: Form | None) -> dict[str, Any]:
-        """Returns what TRL would pass, as far as the function takes it."""
         form = form or self.form
         offered: dict[str, Any] = {
             "prompts": [_prompt(completion, form) for completion in completions],
@@ -72,7 +70,7 @@ class TrlFunction:
 
 @dataclass(frozen=True, slots=True)
 class MessagesFunction:
-    """The call of a function that takes one completion as a list of messages, as a function of our completions."""
+    """Calls a function that takes one completion as a list of messages with one of ours."""
 
     func: Callable[..., Any]
 
@@ -171,7 +169,7 @@ def from_trl(
 
 
 def is_trl_function(value: object) -> TypeGuard[Callable[..., Any]]:
-    """Tells whether something is a reward in TRL's manner: it can be called, and names `completions` or their ids."""
+    """Returns whether something is a reward in TRL's manner: callable, with completions or their ids as parameters."""
     if not callable(value) or inspect.isclass(value):
         return False
     try:
@@ -214,7 +212,7 @@ def of_messages(function: Callable[..., Any]) -> MessagesFunction:
 
 
 def form_of(function: Callable[..., Any], parameter: str) -> Form:
-    """Returns what a function takes its completion, or its completions, for: by the annotation, or else by its code."""
+    """Returns the form in which a function takes its completions: by the annotation, or else by its code."""
     hint = resolved_hints(function).get(parameter)
     inside = typing.get_args(hint) if parameter == "completions" else () if hint in (None, Any) else (hint,)
     if inside and inside != (Any,):
@@ -235,7 +233,7 @@ def _methods(value: object) -> Iterator[FunctionType]:
 
 
 def _names_messages(function: FunctionType, home: str, known: set[FunctionType]) -> bool:
-    """Tells whether a function has the key of a message in its code, or calls one of its module that has it."""
+    """Returns whether a function has the key of a message in its code, or calls one of its module that has it."""
     known.add(function)
     codes = list(_codes(function.__code__))
     if any(constant in _MESSAGE_KEYS for code in codes for constant in code.co_consts if isinstance(constant, str)):
@@ -247,7 +245,6 @@ def _names_messages(function: FunctionType, home: str, known: set[FunctionType])
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yields the code of a function and of the functions and comprehensions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

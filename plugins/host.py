@@ -46,8 +46,7 @@ ARGUMENT: dict[Kind, str] = {**{kind: kind for kind in KINDS}, "reward": "reward
 class Host:
     """The plugins of a set of entry points.
 
-    A `home` argument names a distribution that wins when a short name is offered by several, as for the SPECs that
-    an environment of that distribution brings along.
+    A `home` argument names the distribution that wins for an ambiguous short name, as in an environment's own SPECs.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -63,17 +62,15 @@ class Host:
     def discover(cls) -> Host:
         """Loads the installed plugins; GRPO_PLUGINS=a,b keeps those entry points or distributions only.
 
-        What is new or has changed is tried in a process of its own first; see `_probe`.
-
-        Raises:
-            UsageError: GRPO_PLUGINS names something that is not installed.
+        What is new or has changed is tried in a child process first. Raises UsageError if GRPO_PLUGINS names something
+        that is not installed.
         """
         entries = installed_entries()
         return cls(replace(entry, fault=fault) for entry, fault in zip(entries, faults_of(entries), strict=True))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the installed plugins, in the order in which it was found."""
+        """What is wrong with the installed plugins, in the order of discovery."""
         return tuple(self._problems)
 
     def registrations(self, kind: Kind | None = None) -> tuple[Registration, ...]:
@@ -83,8 +80,7 @@ class Host:
     def give(self, kind: Kind, spec: Spec) -> str:
         """Adds a plugin of this process alone; returns the SPEC that finds it, which never stands for another one.
 
-        Raises:
-            UsageError: another one of that kind and name was given before.
+        Raises UsageError if another one of that kind and name was given before.
         """
         installed = next((known for known in self._registrations if known.spec is spec), None)
         if installed is not None:
@@ -100,22 +96,18 @@ class Host:
     def find(self, kind: Kind, name: str, home: str = "") -> Registration:
         """Returns the plugin of that kind that `[dist/]name[@version]` or `./file.py:function` names.
 
-        Raises:
-            PluginNotFound: no such name, distribution, version, file or function.
-            AmbiguousName: several distributions offer the short name, and none of them is built in; or a file that
-                offers several plugins of the kind was named without one.
-            UsageError: the text does not follow the syntax.
+        Raises PluginNotFound for an unknown name, distribution, version, file or function; AmbiguousName if several
+        distributions offer the short name, none of them built in, or a file offers several plugins; UsageError for bad
+        syntax.
         """
         return self._find_with_components(kind, parse(name), home)
 
     def reward(self, source: Source, home: str = "") -> BoundReward:
         """Binds a reward to the options, weight, alias and time limit of a SPEC or of a table.
 
-        Raises:
-            PluginNotFound, AmbiguousName: see `find`.
-            OptionError: an option is unknown, missing or of the wrong type.
-            UsageError: the SPEC does not follow the syntax, or the plugin cannot work with these options.
-            PluginError: the plugin declares an option with an impossible type, or its `prepare` is broken.
+        Raises PluginNotFound and AmbiguousName as `find`; OptionError for an unknown, missing or mistyped option;
+        UsageError for bad syntax, or options that the plugin refuses; PluginError if it declares an option with an
+        impossible type, or its `prepare` is broken.
         """
         from grpo.plugins._spec.binding import BoundReward
 
@@ -137,11 +129,7 @@ class Host:
         return bound
 
     def rewards(self, sources: Iterable[Source], home: str = "") -> list[BoundReward]:
-        """Binds several rewards, which must have different names.
-
-        Raises:
-            UsageError: two of them have one name; and everything that `reward` raises.
-        """
+        """Binds several rewards. Raises UsageError if two have one name, and everything that `reward` raises."""
         bound = [self.reward(source, home) for source in sources]
         names = [part.name for reward in bound for part in parts(reward)]
         for reward in bound:
@@ -188,19 +176,13 @@ class Host:
         )
 
     def sandbox(self, source: Source) -> BoundSandbox:
-        """Binds a sandbox, which takes none of the reserved keys; raises what `reward` raises.
-
-        A module that it needs and that is missing is `NotInstalled`.
-        """
+        """Binds a sandbox, without reserved keys; raises what `reward` raises, NotInstalled for a missing module."""
         from grpo.plugins._spec.binding import BoundSandbox
 
         return self._prepared(BoundSandbox, "sandbox", source)
 
     def session(self, source: Source) -> BoundSession:
-        """Binds a session, which takes none of the reserved keys; raises what `reward` raises.
-
-        A module that it needs and that is missing is `NotInstalled`.
-        """
+        """Binds a session, without reserved keys; raises what `reward` raises, NotInstalled for a missing module."""
         from grpo.plugins._spec.binding import BoundSession
 
         return self._prepared(BoundSession, "session", source)
@@ -224,9 +206,9 @@ class Host:
         return self._prepared(BoundSampler, "sampler", source)
 
     def agent(self, source: Source) -> BoundAgent:
-        """Binds an agent, which takes none of the reserved keys; raises what `reward` raises.
+        """Binds an agent, without reserved keys.
 
-        A program or a module that it needs and that is missing is `NotInstalled`.
+        Raises what `reward` raises, and NotInstalled for a missing program or module.
         """
         from grpo.plugins._spec.binding import BoundAgent
 
@@ -249,7 +231,7 @@ class Host:
         return lock_of(bound, next(versions, ""))
 
     def observe(self, event: Event) -> None:
-        """Tells every plugin about an event. A failing observer is recorded once as a problem and stops nothing."""
+        """Sends every plugin an event. A failing observer is recorded once as a problem and stops nothing."""
         for loaded in self._loaded:
             if loaded.manager is None:
                 continue
@@ -313,7 +295,6 @@ class Host:
         return registration
 
     def _prepared(self, made: type[_Plain], kind: Kind, source: Source) -> _Plain:
-        """Binds a plugin that takes none of the reserved keys, and looks for what it needs."""
         text = parse(source)
         reserved = {"weight": text.weight, "timeout": text.timeout, "reads": text.reads, "mcp": text.mcp}
         _refuse(text, kind, **reserved, **{"as": text.alias or None})
@@ -331,14 +312,13 @@ class Host:
 
 
 def _member(known: Registration, text: SpecText) -> Registration:
-    """Returns the member of a family that the SPEC names, or the plugin as it is."""
     if not text.member or not isinstance(known.spec, EnvSpec) or known.spec.resolve is None:
         return known
     return replace(known, spec=known.spec.resolve(text.member))
 
 
 def _reads(text: SpecText, spec: RewardSpec | VerifierSpec) -> Reads:
-    """Returns what a function reads of a rollout of several turns; UsageError where it takes the whole of it."""
+    """Returns what a function reads of a multi-turn rollout; UsageError where it takes the whole of it."""
     if text.reads is not None and spec.whole and not isinstance(spec, RubricSpec):
         raise UsageError(f"'{text.written}': '{spec.name}' takes the whole rollout as it is. Leave 'reads' out.")
     return text.reads or "turn"
@@ -353,9 +333,8 @@ def _refuse(text: SpecText, kind: Kind, **reserved: object) -> None:
 def with_components(known: Registration, find: Find, inside: tuple[str, ...] = ()) -> Registration:
     """Returns the registration of a reward with every component of a rubric found, at any depth.
 
-    `known`: a reward; one that is no rubric, or a rubric that is whole, comes back as it is. `find`: returns the reward
-    that a SPEC names, its own components not looked at. `inside`: the rubrics, as distribution/name, that this one is a
-    component of. Raises UsageError: a component cannot be found or does not fit; names the rubric.
+    `find`: returns the reward of a SPEC, without its components. `inside`: the rubrics, as distribution/name, around
+    this one. Raises UsageError, which names the rubric, if a component cannot be found or does not fit.
     """
     spec = known.spec
     if not isinstance(spec, RubricSpec) or spec.complete:

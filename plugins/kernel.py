@@ -1,6 +1,6 @@
 """Wraps the Linux calls that isolation needs and Python does not offer, through ctypes; failures are `OSError`s.
 
-Sandboxes, sessions and agents use it, outside and inside of their namespaces; it imports the standard library only.
+It is used inside and outside of namespaces and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -67,10 +67,9 @@ class FilterProgram(ctypes.Structure):
 
 
 def fork() -> int:
-    """Forks, and returns 0 in the child, without what Python and its modules do after `os.fork`.
+    """Forks, and returns 0 in the child, without the handlers of Python and its modules, which cost a job a third.
 
-    Their handlers touch hundreds of pages, which makes a job a third dearer. Right only in a process of one thread, as
-    a zygote is: no lock can then be held by another. `random` is not seeded anew.
+    Right only in a process of one thread, where no other can hold a lock. `random` is not seeded anew.
     """
     return _checked("fork", int(_fork()))
 
@@ -91,10 +90,7 @@ def unmount(target: str) -> None:
 
 
 def read_only_copy(path: str, *, recursive: bool = False) -> int:
-    """Returns a descriptor of a detached, read-only mount of a file or folder (Linux 5.12).
-
-    With `recursive`, what is mounted below the folder is copied as well.
-    """
+    """Returns a descriptor of a detached, read-only mount (Linux 5.12), with `recursive` of all mounts below."""
     return _copy(path, _AT_RECURSIVE if recursive else 0, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
 
 
@@ -142,7 +138,7 @@ def attach(tree: int, target: str) -> None:
 
 
 def put(tree: int, path: str) -> None:
-    """Makes the file or folder that a detached mount covers, and puts the mount there."""
+    """Creates the file or folder that a detached mount covers, and attaches the mount."""
     if os.path.isdir(f"/proc/self/fd/{tree}"):
         os.makedirs(path, exist_ok=True)
     else:
@@ -197,7 +193,7 @@ def set_capabilities(mask: int) -> None:
 
 
 def set_effective_capabilities(mask: int) -> None:
-    """Changes which of all capabilities of this process are in force; it keeps the right to change them again."""
+    """Changes which capabilities are in force; the process keeps the right to change them again."""
     full = 2**32 - 1
     sets = struct.pack("=6I", mask & full, full, 0, mask >> 32 & full, full, 0)
     _checked("capset", int(_capset(_OWN_CAPABILITIES, sets)))

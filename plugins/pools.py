@@ -19,9 +19,8 @@ close_pools, close_sessions = _sandboxes.close, _sessions.close
 def pool_of(spec: str = "local") -> SandboxPool:
     """Returns this process's pool of sandboxes for a SPEC.
 
-    Raises:
-        UsageError: the SPEC names no sandbox or sets an option that it does not have.
-        SandboxUnavailable: this machine cannot run it; the message says what is missing and what to do.
+    Raises UsageError for an unknown sandbox or option; SandboxUnavailable, with what is missing and the remedy, if this
+    machine cannot run it.
     """
     return _sandboxes.of(spec, lambda: Host.discover().sandbox(spec).make())
 
@@ -34,8 +33,7 @@ def sessions_of(spec: str = "local") -> SessionPool:
 def run_jobs(jobs: Sequence[Job], spec: str = "local") -> list[JobResult]:
     """Runs jobs in the pool of a SPEC and waits for them, from plain code or from inside a running event loop.
 
-    Raises:
-        UsageError, SandboxUnavailable: see `pool_of`.
+    Raises UsageError and SandboxUnavailable as `pool_of` does.
     """
     pool = pool_of(spec)
     try:

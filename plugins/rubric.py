@@ -46,11 +46,7 @@ class Component:
 
     @property
     def spec(self) -> RewardSpec:
-        """The reward.
-
-        Raises:
-            PluginError: it is only named so far.
-        """
+        """The reward. Raises PluginError if it is only named so far."""
         if isinstance(self.reward, RewardSpec):
             return self.reward
         raise PluginError(f"the component {self.reward!r} is named by a SPEC; get its rubric from the host.")
@@ -126,7 +122,7 @@ def rubric(
 
 
 def completed(spec: RubricSpec, components: Sequence[Component]) -> RubricSpec:
-    """Returns the rubric with its components found, and everything that follows from them, or SpecError."""
+    """Returns the rubric with its components found, and everything that follows from them. Raises SpecError."""
     spec = replace(spec, components=tuple(components))
     _refuse_unusable(spec)
     _refuse_unbounded(spec)
@@ -234,7 +230,7 @@ def _listed(completion: Completion | str | Sequence[Completion | str]) -> Sequen
 
 
 def _called(part: BoundReward, completions: Sequence[Completion]) -> list[Any]:
-    """Returns what a component makes of some completions of a group; of none it is not asked."""
+    """Returns a component's values for some completions of a group; without any it is not called."""
     if not completions:
         return []
     values = part.call_together(completions) if part.together else [part.call(completion) for completion in completions]
@@ -263,7 +259,6 @@ def _inner(component: Component, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_unusable(spec: RubricSpec) -> None:
-    """Refuses what can be seen to be wrong before the components are found."""
     where = f"rubric '{spec.name}'"
     if spec.combine not in get_args(Combine):
         close = did_you_mean(str(spec.combine), get_args(Combine))

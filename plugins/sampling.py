@@ -1,6 +1,6 @@
 """Defines the input of samplers: the rows of an environment, and the results of each row so far.
 
-A sampler is a function of this value alone, so a run that resumes asks the same rows, with no state of its own to keep.
+A sampler is a function of this value alone, so a resumed run asks the same rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Defines a sandbox's `Job` and `JobResult`; neither has a score.
 
-Trouble of the sandbox itself is told apart from trouble of the program, because only the latter may be scored. A job
-may have a peer, a second program in a sandbox of its own; they share nothing but a stream socket, descriptor `CHANNEL`.
-A judge runs its tests as the job and the untrusted program as the peer, which cannot reach the job's verdict.
+Trouble of the sandbox is told apart from trouble of the program, because only the latter may be scored. A job may have
+a peer, a second program in a sandbox of its own; they share only a stream socket, descriptor `CHANNEL`. A judge runs
+its tests as the job and the untrusted program as the peer, which cannot reach the job's verdict.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class JobResult:
 
 @runtime_checkable
 class SandboxPool(Protocol):
-    """What the factory of a `SandboxSpec` returns: runs jobs side by side, as many at once as it has room for.
+    """Returned by the factory of a `SandboxSpec`: runs jobs side by side, as many at once as it has room for.
 
     `run` may be called by several tasks, threads and event loops at once; they share the room.
     """

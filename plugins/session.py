@@ -5,9 +5,8 @@ An environment whose episodes have a session takes the option `session`, a SPEC,
 with fields of `SessionJob`: `reach`, `shared` and `hidden`. `step` then kills every process that is left and grades.
 Its info may have `MACHINE_SECONDS`, so that a run warns of a busy machine.
 
-A session begins with a few files and lives until it is closed. Commands run in it one after the other or at the same
-time, servers are started in it, and files are read from it. Trouble of the session itself is a `SessionLost`, which is
-no score; trouble of a program, such as a memory limit, is an `Exit`.
+Commands run one after the other or at the same time. Trouble of the session itself is a `SessionLost`, which is no
+score; trouble of a program, such as a memory limit, is an `Exit`.
 """
 
 from __future__ import annotations
@@ -112,8 +111,7 @@ class Process(Protocol):
     def wait(self, timeout: float | None = None) -> int | None:
         """Returns the status, as in `Exit.code`; None where the program still runs after so many seconds.
 
-        Raises:
-            SessionLost: the session is gone.
+        Raises SessionLost if the session is gone.
         """
 
     def kill(self) -> None:
@@ -157,39 +155,31 @@ class Session(Protocol):
         """
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, directory: str = "") -> Process:
-        """Starts a command whose streams are pipes.
-
-        Raises:
-            SessionError: it cannot be started.
-        """
+        """Starts a command whose streams are pipes. Raises SessionError if it cannot be started."""
 
     def read(self, path: str) -> bytes:
         """Returns the content of a file; a relative path is below the working directory.
 
-        Raises:
-            SessionError: it is no plain file, it is larger than all files of the session may be, or it cannot be read
-                with the rights of the session's programs.
+        Raises SessionError if it is no plain file, is larger than all files of the session may be, or cannot be read
+        with the rights of the session's programs.
         """
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
         """Writes a file, and the folders above it, with the rights of the session's programs.
 
-        Raises:
-            SessionError: it cannot be written.
+        Raises SessionError if it cannot be written.
         """
 
     def tar(self, path: str = "") -> BinaryIO:
         """Returns a file or folder (default: the working directory) as an open tar archive; follows no link.
 
-        Raises:
-            SessionError: there is nothing at that path.
+        Raises SessionError if there is nothing at that path.
         """
 
     def port(self, number: int) -> str:
         """Returns an address of this machine, "127.0.0.1:PORT", that reaches a port of the session's 127.0.0.1.
 
-        Raises:
-            SessionError: this kind of session cannot.
+        Raises SessionError if this kind of session cannot.
         """
 
     def stop(self) -> None:
@@ -198,15 +188,13 @@ class Session(Protocol):
     def snapshot(self) -> str:
         """Keeps the files as they are, until this session is closed, and returns an id. Processes are not kept.
 
-        Raises:
-            SessionError: this kind of session cannot.
+        Raises SessionError if this kind of session cannot.
         """
 
     def fork(self, snapshot: str) -> Session:
         """Returns a new session of the same job that begins with the files of a snapshot.
 
-        Raises:
-            SessionError: there is no such snapshot.
+        Raises SessionError without such a snapshot.
         """
 
     def capabilities(self) -> Mapping[str, bool]:
@@ -223,9 +211,8 @@ class SessionPool(Protocol):
     def open(self, job: SessionJob) -> Session:
         """Opens a session; several threads may do so at once.
 
-        Raises:
-            SessionError: the job asks for what this kind of session cannot give, or its files cannot be written.
-            SessionLost: the machine gave no session.
+        Raises SessionError if this kind of session cannot give what the job asks for, or its files cannot be written;
+        SessionLost if the machine gave no session.
         """
 
     def capabilities(self) -> Mapping[str, bool]:

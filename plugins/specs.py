@@ -23,8 +23,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class _Required:
-    """The default of an option that has none."""
-
     def __repr__(self) -> str:
         return "required"
 
@@ -81,8 +79,6 @@ class Column:
 
 
 class _FunctionOf(Generic[Parameters, Returned]):
-    """Lets type checkers call a spec as the function that it was made of is called."""
-
     __slots__ = ()
 
     function: Callable[Parameters, Returned]
@@ -92,8 +88,6 @@ class _FunctionOf(Generic[Parameters, Returned]):
 
 
 class _FactoryOf(Generic[Parameters, Returned]):
-    """The same for what is made of a factory."""
-
     __slots__ = ()
 
     factory: Callable[Parameters, Returned]
@@ -104,8 +98,6 @@ class _FactoryOf(Generic[Parameters, Returned]):
 
 @dataclass(frozen=True, slots=True)
 class _OfFunction:
-    """What the specs of functions share; each says what its function is."""
-
     name: str
     version: int
     function: Callable[..., Any]

@@ -1,8 +1,7 @@
 """Defines what losses and advantages read and return, without importing torch.
 
-The trainer fills `GroupScores` for an advantage and `LossTokens` for a loss. What has to hold of every one of them is
-the trainer's part: failed completions, padding and observations are outside, abstentions move nobody, costs are
-averaged, weighed by the correction of a rollout engine and joined by the KL term.
+The trainer fills `GroupScores` for an advantage and `LossTokens` for a loss. It leaves failed completions, padding and
+observations out, averages costs, weighs them by the rollout correction and adds the KL term.
 """
 
 from __future__ import annotations

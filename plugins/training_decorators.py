@@ -156,7 +156,6 @@ def sampler(*misplaced: object, version: int = 0, name: str | None = None, fewer
 
 
 def _spec_of(made: type[Any], function: Callable[..., object], first: str, name: str | None, **metadata: object) -> Any:
-    """Makes a spec of a function of one value, the parameter `first`, and options. Raises SpecError."""
     options = options_after(function, first)
     doc = inspect.getdoc(function) or ""
     spec = made(name=name or function.__name__, function=function, doc=doc, options=options, **metadata)

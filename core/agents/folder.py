@@ -1,7 +1,7 @@
 """Writes the files of an episode into a folder of its own and reads back those that its agent changed.
 
-The folder holds what the agent sees as its working directory, its HOME and its /tmp. Nothing else is written, whatever
-path a task names. When files are read back no link is followed and nothing but plain files is opened, within limits.
+The folder holds the agent's working directory, HOME and /tmp. Nothing else is written, whatever path a task names. When
+files are read back no link is followed and nothing but plain files is opened, within limits.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class BadFiles(Exception):
 
 
 class Folder:
-    """The folder of one episode.
+    """The folder of one episode, at an existing, empty `path`.
 
-    `path`: of a folder that exists and is empty. `namespaces`: whether the agent sees it at the paths that every agent
-    sees. `directory`, `home` and `temporary` are the paths that the agent knows.
+    `namespaces`: whether the agent sees it at the same paths as every agent. `directory`, `home` and `temporary` are
+    the agent's paths.
     """
 
     def __init__(self, path: Path, *, namespaces: bool) -> None:
@@ -50,7 +50,7 @@ class Folder:
         return [(str(self._inside), PLACES[0]), (str(self.path / "var"), PLACES[1])]
 
     def keep(self, entry: str) -> tuple[str, str]:
-        """Prepares to keep in sight what stands directly below one of `PLACES`; returns what to mount where."""
+        """Prepares to keep visible an entry of one of `PLACES`; returns what to mount where."""
         place, name = os.path.split(entry)
         target = (self._inside if place == PLACES[0] else self.path / "var") / name
         if Path(entry).is_dir():
@@ -82,7 +82,7 @@ class Folder:
                 self._written[PurePosixPath(*parts).as_posix()] = text
 
     def stdin(self, text: str) -> str:
-        """Writes what the agent reads from its standard input; returns the path, "" where there is nothing."""
+        """Writes the agent's standard input; returns the path, or ""."""
         if not text:
             return ""
         path = self.path / "stdin"
@@ -145,7 +145,6 @@ def _plain_files(root: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _text(path: Path) -> str | None:
-    """Returns a file's text, undecodable bytes replaced, or None where it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123

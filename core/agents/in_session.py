@@ -1,9 +1,8 @@
 """Runs agents inside the session of their episode, whose environment grades what they leave.
 
-The environment opens the session; the program starts in its working directory, sees its files and the programs that it
-needs, and reaches the gateway and nothing else. When it ends, every process of the session is killed, and then the
-environment is asked for its last step. A session that breaks is a failure of the episode: nothing that runs in it can
-break it.
+The program starts in the session's working directory and reaches the gateway and nothing else. When it ends, every
+process of the session is killed, and then the environment is asked for its last step. A session that breaks is a
+failure of the episode: nothing that runs in it can break it.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class SessionPrograms:
         return episode.env in self._envs
 
     def start(self, number: int, episode: Episode, access: Access, ended: Ended) -> None:
-        """Starts the agent of an episode; what keeps it from starting is handed over as any end is."""
+        """Starts the agent of an episode; a failure to start is reported as any end is."""
         program = _Program(self._agent, self._envs[episode.env], episode, access, self._hidden)
         with self._lock:
             self._running[number] = program
@@ -77,7 +76,7 @@ class SessionPrograms:
         program.thread.start()
 
     def kill(self, number: int) -> None:
-        """Ends an agent, if it still runs; it is graded and handed over as any other."""
+        """Ends an agent, if it still runs; it is graded as any other."""
         with self._lock:
             program = self._running.get(number)
         if program is not None:
@@ -94,8 +93,6 @@ class SessionPrograms:
 
 
 class _Program:
-    """One agent in the session of its episode."""
-
     def __init__(
         self, agent: BoundAgent, env: BoundEnv, episode: Episode, access: Access, hidden: Sequence[str]
     ) -> None:
@@ -111,7 +108,6 @@ class _Program:
             self._process.kill()
 
     def play(self) -> AgentExit:
-        """Runs the agent and has the environment grade what it left."""
         began = time.monotonic()
         env: Any = None
         try:
@@ -165,7 +161,6 @@ class _Program:
             process.close()
 
     def _python(self, session: Session, task: AgentTask) -> Command:
-        """Writes what a Python agent is started with; returns the command that starts it in the session."""
         plan = {"task": asdict(task), "access": asdict(self._access), "modules": [*self._agent.spec.modules]}
         session.write(f"~/{_OWN}/agent", packed_agent(self._agent))
         session.write(f"~/{_OWN}/plan", json.dumps(plan).encode())
@@ -203,10 +198,7 @@ class _Tail:
 
 
 def _needed(agent: BoundAgent) -> list[str]:
-    """Returns the paths of this machine that an agent's program needs: itself, its interpreter, its imports.
-
-    Of a script it is the file alone: what lies beside it may be tasks with their graders, or a run.
-    """
+    """Returns the paths that an agent's program needs; of a script the file alone: beside it may be graders."""
     words = [word for value in agent.options.values() if isinstance(value, str) for word in value.split()]
     programs = (shutil.which(name, path=search_path()) for name in (*agent.spec.programs, *words) if os.sep not in name)
     folders = [*search_path().split(os.pathsep), sys.prefix, sys.base_prefix]

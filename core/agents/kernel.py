@@ -36,11 +36,10 @@ def enter_namespaces() -> None:
 
 
 def arrange_mounts(places: Sequence[tuple[str, str]], kept: Sequence[tuple[str, str]]) -> None:
-    """Puts folders of an episode where every episode has them, and makes all else that is mounted read-only.
+    """Mounts folders of an episode at the paths of every episode, and makes all other mounts read-only. Raises OSError.
 
     Called by the first process of the namespaces. `places`: (folder of the episode, path to mount it at). `kept`: (path
-    of the machine, path in the episode's folder), mounted first, so that it stays in sight. Raises OSError: this
-    machine does not allow it.
+    of the machine, path in the episode's folder), mounted first, so that it stays visible.
     """
     kernel.unshare(kernel.NEWNS)
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
@@ -115,7 +114,6 @@ def end_by_key(key: str) -> None:
 
 
 def _with_key(key: bytes) -> list[int]:
-    """Returns the ids of this user's processes that have an episode's key in their environment."""
     pids = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and folder.name != str(os.getpid()):

@@ -37,7 +37,7 @@ class AgentExit:
 
 
 def task_of(episode: Episode) -> AgentTask:
-    """Returns what an episode asks: its messages, and the files of its row. Raises DatasetError: they are no texts."""
+    """Returns what an episode asks: its messages, and the files of its row. DatasetError: they are no texts."""
     asked = [message["content"] for message in episode.prompt if message["role"] != "system"]
     system = [message["content"] for message in episode.prompt if message["role"] == "system"]
     files: Any = episode.row.get("files") or {}

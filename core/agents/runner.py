@@ -4,10 +4,9 @@ Theory of operation. One launcher process serves a run. It imports a Python agen
 episode, which runs the agent and ends what it started (`supervisor.py`). One thread of this process reads the results;
 files are read back and folders removed in a few others.
 
-Where the machine allows user namespaces, every agent has the same working directory, HOME and /tmp by name, so a prompt
-that shows them is the same for all members of a group, and all other files are read-only. Elsewhere these paths differ,
-and an agent can change what its user can. Neither is a wall: an agent can read the files of its user and use the
-network.
+With user namespaces, every agent has the same paths for working directory, HOME and /tmp, so a prompt that shows them
+is the same for a group, and all other files are read-only. Elsewhere an agent can change what its user can. Neither is
+a wall: an agent can read the files of its user and use the network.
 """
 
 from __future__ import annotations
@@ -57,12 +56,11 @@ class _Episode:
 
 
 class AgentRunner:
-    """Runs agents, each for one episode.
+    """Runs agents, each for one episode of at most `seconds`. Raises UsageError if a Python agent cannot be imported.
 
-    `seconds`: how long one may take. `ended`: called in a thread of the runner with an episode's number and what is
-    left of its agent, when every process of it is dead; not any more once `close` has begun. `namespaces`: whether to
-    use them; None: where this machine allows them. `notice`: what a user should know about this machine, or "". Raises
-    UsageError: a Python agent cannot be imported.
+    `ended`: called in a thread of the runner with an episode's number and what is left of its agent, when every process
+    of it is dead; not after `close` has begun. `namespaces`: None: where this machine allows them. `notice`: what a
+    user should know about this machine, or "".
     """
 
     def __init__(self, agent: BoundAgent, seconds: float, ended: Ended, *, namespaces: bool | None = None) -> None:
@@ -91,7 +89,7 @@ class AgentRunner:
         self._thread.start()
 
     def start(self, number: int, task: AgentTask, access: Access) -> None:
-        """Starts an agent under a number that no other running one has; what keeps it from that is an end, too."""
+        """Starts an agent under a number that no other running one has; a failure to start is an end, too."""
         folder = Folder(Path(tempfile.mkdtemp(prefix=f"{number}-", dir=self._root)), namespaces=self._namespaces)
         try:
             plan = self._plan(folder, replace(task, directory=folder.directory, home=folder.home), access)
@@ -105,7 +103,7 @@ class AgentRunner:
         self._waker.send(b"x")
 
     def kill(self, number: int) -> None:
-        """Ends an agent, if it still runs; it is handed over as any other."""
+        """Ends an agent, if it still runs; it is reported as any other."""
         with self._lock:
             episode = self._episodes.get(number)
             if episode is not None:
@@ -136,7 +134,6 @@ class AgentRunner:
         self.close()
 
     def _launch(self) -> ChildProcess:
-        """Starts the launcher and waits until it has imported the agent. Raises UsageError: it cannot import it."""
         spec = self._agent.spec
         home = str(self._root / "import")
         launcher = ChildProcess(
@@ -159,7 +156,6 @@ class AgentRunner:
         return launcher
 
     def _plan(self, folder: Folder, task: AgentTask, access: Access) -> dict[str, Any]:
-        """Writes an episode's files; returns what its supervisor needs to know. Raises BadFiles, PluginError."""
         spec = self._agent.spec
         command = self._agent.command(task, access) if spec.command else Command(["python"])
         folder.write(task.files)
@@ -183,12 +179,11 @@ class AgentRunner:
         return plan
 
     def _in_sight(self, used: Sequence[str]) -> list[str]:
-        """Returns the entries of the machine's /tmp that an agent still sees: those with its program or its imports."""
+        """Returns the entries of the machine's /tmp that an agent still sees: those with its program or imports."""
         paths = [*used, *search_path().split(os.pathsep), sys.prefix, sys.base_prefix]
         return _entries(tuple(path for path in paths if Path(path).is_absolute() and len(path) < 4096), str(self._root))
 
     def _supervisor(self, plan: dict[str, Any]) -> socket.socket:
-        """Has a supervisor forked for a plan; returns the socket to it."""
         ours, theirs = socket.socketpair()
         try:
             with theirs, self._lock:
@@ -206,7 +201,6 @@ class AgentRunner:
         return ours
 
     def _serve(self) -> None:
-        """Takes the results of supervisors, until the runner is closed and the last one has ended."""
         selector = selectors.DefaultSelector()
         selector.register(self._wake, selectors.EVENT_READ)
         watched: set[int] = set()
@@ -228,7 +222,7 @@ class AgentRunner:
                         self._forget(key.data)
 
     def _ends(self, episode: _Episode) -> bool:
-        """Reads what a supervisor sends; returns whether that was all."""
+        """Reads from a supervisor; returns whether that was all."""
         try:
             piece = episode.channel.recv(_READ)
         except BlockingIOError:

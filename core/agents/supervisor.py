@@ -1,13 +1,13 @@
 """Runs one agent in a process of its own and ends every process that the agent started.
 
 Theory of operation. Where the machine allows it, the supervisor makes namespaces whose process 1 starts the agent: when
-process 1 ends, the kernel has killed all others first, whatever they did to get away. Elsewhere the supervisor adopts
-orphans and kills its children until there are none.
+process 1 ends, the kernel has killed all others. Elsewhere the supervisor adopts orphans and kills its children until
+there are none.
 
-The supervisor reads a plan from its socket and writes one result when everything is dead. It ends the agent when its
-time is up or when the other end of the socket is shut. If nobody is left to take the result, it removes the episode's
-folder. It keeps the last bytes of what the agent writes and always reads on, so that no agent waits or fills memory. If
-the supervisor itself is killed, the kernel kills process 1, and with it the rest.
+It reads a plan from its socket and writes one result when everything is dead. It ends the agent when its time is up or
+when the other end of the socket is shut; then it removes the episode's folder itself. It keeps the last bytes of the
+agent's output and always reads on, so that no agent waits or fills memory. If the supervisor itself is killed, the
+kernel kills process 1, and with it the rest.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ def supervise(control: socket.socket, run: Callable[[Plan], dict[str, object]] |
 
 
 class _Supervision:
-    """One agent from its start to the end of all its processes."""
-
     def __init__(self, control: socket.socket, plan: Plan, run: Callable[[Plan], dict[str, object]] | None) -> None:
         self._control, self._plan, self._run = control, plan, run
         self._selector = selectors.DefaultSelector()
@@ -83,7 +81,6 @@ class _Supervision:
         self._status: int | None = None
 
     def result(self) -> dict[str, Any]:
-        """Runs the agent; returns what the runner makes an `AgentExit` of."""
         for name in self._texts:
             self._reads[name], self._writes[name] = os.pipe()
             os.set_blocking(self._reads[name], False)
@@ -115,7 +112,7 @@ class _Supervision:
         return self._exit_message(timed_out, seconds, left)
 
     def _watch(self, deadline: float) -> bool:
-        """Reads what the agent writes until it has ended or is to be ended; returns whether its time was up."""
+        """Reads the agent's output until it has ended or is to be ended; returns whether its time was up."""
         while not self._ended:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -138,7 +135,6 @@ class _Supervision:
                     self._ended, self._status = True, ended[1]
 
     def _end_all(self) -> bool:
-        """Kills every process that is left; returns whether some could not be ended."""
         deadline = time.monotonic() + _GIVE_UP
         while True:
             try:
@@ -160,7 +156,7 @@ class _Supervision:
                 time.sleep(0.002)
 
     def _read(self, name: str, once: bool = False) -> bool:
-        """Takes what a pipe has, all of it or one piece; returns whether more may come."""
+        """Reads what a pipe has, all of it or one piece; returns whether more may come."""
         text, most = self._texts[name], _LONGEST_WORD if name == "word" else KEPT
         while True:
             try:
@@ -209,7 +205,7 @@ class _Supervision:
         }
 
     def _first_process(self) -> NoReturn:
-        """Starts the agent; of namespaces this is process 1, and elsewhere the agent itself."""
+        """Starts the agent; this is process 1 of the namespaces, or the agent itself."""
         try:
             kernel.die_with_parent()
             os.setsid()

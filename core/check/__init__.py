@@ -1,4 +1,1 @@
-"""Checks rewards, environments and sandboxes before anything trains.
-
-One module for each kind of plugin, and one for each family of relations.
-"""
+"""Checks rewards, environments and sandboxes before anything trains; one module for each kind of plugin."""

@@ -1,7 +1,7 @@
 """Checks an advantage estimator as the trainer calls it, on made-up scores.
 
-One that claims `unbiased` is held against the exact gradient of two small policies over every batch that they can
-sample, and an advantage of turns against that of a policy that decides how many turns there are.
+One that claims `unbiased` is compared with the exact gradient of two small policies over every batch that they can
+sample, and an advantage of turns with that of a policy that decides how many turns there are.
 """
 
 from __future__ import annotations
@@ -27,16 +27,10 @@ _GOES_ON = (0.6, 0.3)  # the chances of a second turn, and of doing well in it
 
 
 def check_advantage(advantage: str | AdvantageSpec | BoundAdvantage) -> Report:
-    """Checks an advantage.
+    """Checks an advantage: a SPEC ("rloo", "pass_at_k:k=4", "./mine.py:mine"), a spec of `@advantage`, or a bound one.
 
-    Args:
-        advantage: a SPEC ("rloo", "pass_at_k:k=4", "./mine.py:mine"), what `@advantage` returned, or a bound one.
-
-    Returns:
-        What does not hold. Whatever the advantage does, nothing is raised on its account.
-
-    Raises:
-        UsageError: a SPEC that names no advantage, or options that it does not take.
+    Returns what does not hold; whatever the advantage does, nothing is raised on its account. Raises UsageError for a
+    SPEC that names no advantage, or options that it does not take.
     """
     bound = bound_of(advantage, BoundAdvantage)
     findings = Findings()
@@ -162,7 +156,6 @@ def _shifted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) ->
 
 
 def _gradient(bound: BoundAdvantage, findings: Findings) -> None:
-    """Checks the expected policy gradient over every batch of two prompts that two small policies can sample."""
     findings.tried("expected gradient")
     wanted = _POLICIES * (_WORTH - (_POLICIES * _WORTH).sum(dim=1, keepdim=True))
     gradient = torch.zeros_like(wanted)
@@ -207,7 +200,6 @@ def _turns(bound: BoundAdvantage, findings: Findings) -> None:
 def _compared(
     bound: BoundAdvantage, findings: Findings, relation: str, gradient: torch.Tensor, wanted: torch.Tensor
 ) -> None:
-    """Reports the angle between an expected gradient and the gradient of the mean total (`wanted`)."""
     cosine = float((gradient * wanted).sum() / (gradient.norm() * wanted.norm()).clamp(min=1e-12))
     angle = math.degrees(math.acos(min(1.0, cosine)))
     if cosine <= 0:

@@ -1,7 +1,7 @@
 """Checks an agent without a model: plays one task twice behind the gateway and reports what the agent sends.
 
-What must hold: it starts, asks the policy, uses an API that it declares, reports what its tool printed, ends by itself,
-and sends the same first request for the same task, for else no two rollouts of a group answer the same prompt.
+It must start, ask the policy, use an API that it declares, report what its tool printed, end by itself, and send the
+same first request for the same task, or no two rollouts of a group answer the same prompt.
 """
 
 from __future__ import annotations
@@ -35,19 +35,11 @@ _LAST = 300  # characters of the last line that a program wrote
 
 
 def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS) -> Report:
-    """Checks an agent.
+    """Checks an agent: a SPEC ("claude-code", "cmd:python agent.py"), an `AgentSpec` or a bound agent.
 
-    Args:
-        agent: a SPEC ("claude-code", "cmd:python agent.py"), an `AgentSpec` or a bound agent.
-        seconds: how long an episode may take.
-
-    Returns:
-        What does not hold and, as facts, what the agent sends. Whatever the agent does, nothing is raised on its
-        account.
-
-    Raises:
-        UsageError: a SPEC that names no agent, options that it does not take, or something that it needs and that is
-            not installed.
+    `seconds`: how long an episode may take. Returns what does not hold and, as facts, what the agent sends; whatever
+    the agent does, nothing is raised on its account. Raises UsageError for a SPEC that names no agent, options that it
+    does not take, or something that it needs and that is not installed.
     """
     played = bound_of(agent, BoundAgent)
     findings = Findings()
@@ -120,7 +112,6 @@ def _has_shell(asked: list[Asked]) -> bool:
 
 
 def _compare(findings: Findings, first: Ask, second: Ask) -> None:
-    """Compares the first requests of two episodes with the same task."""
     findings.tried("same prompt")
     if first.tools != second.tools:
         findings.add("error", "same prompt", "the same task was sent with other tools")
@@ -137,7 +128,6 @@ def _compare(findings: Findings, first: Ask, second: Ask) -> None:
 
 
 def _describe(findings: Findings, left: AgentExit, desk: ScriptedDesk, key: str) -> None:
-    """Says what the first episode sent and how it ended."""
     asked = desk.asked.get(key, [])
     if asked:
         first = asked[0]

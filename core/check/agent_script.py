@@ -1,7 +1,7 @@
 """Answers an agent's requests without a model: one call of a tool that the agent offers, then the end of the task.
 
-A shell tool is asked to `echo` a marker; any other tool gets values that its schema allows. The task is ended as the
-agent says: with a tool that is named for it, with a command or a call that the prompt names for it, or with a text.
+A shell tool is asked to `echo` a marker; any other tool gets values that its schema allows. The task ends as the agent
+says: with a tool, a command or a call that its prompt names, or with a text.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ScriptedDesk:
         return key in self.markers
 
     async def ask(self, key: str, ask: Ask) -> Asked:
-        """Answers a request. Raises Refused: it is for another model, or the episode had too many."""
+        """Answers a request. Raises Refused if it is for another model, or the episode had too many."""
         refuse_other_model(ask, self.model)
         asked = self.asked.setdefault(key, [])
         if len(asked) >= MOST_CALLS:
@@ -111,13 +111,11 @@ def _reply(ask: Ask, marker: str) -> Reply:
 
 
 def _shell_argument(tool: Mapping[str, Any]) -> str:
-    """Returns the name of the argument that takes a shell command, or ""."""
     properties = tool.get("parameters", {}).get("properties", {})
     return next((name for name in _SHELLS if name in properties), "")
 
 
 def _arguments(tool: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Returns arguments that the schema of a tool allows, with the text where a shell command or an answer goes."""
     schema = tool.get("parameters", {})
     properties, shell = schema.get("properties", {}), _shell_argument(tool)
     arguments: dict[str, Any] = {}

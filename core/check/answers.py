@@ -52,10 +52,7 @@ class Slot:
         return Example(text[: self.start] + answer + text[self.end :], self.example.row)
 
     def enlarged(self) -> Slot | None:
-        """Returns the slot with gold and answer replaced by 1200, or None where the gold is no number.
-
-        Only with a thousand or more is there a comma to write.
-        """
+        """Returns the slot with 1200 as gold and answer, which can have a comma; None where the gold is no number."""
         raw = self.example.row[self.column]
         if self.value is None:
             return None
@@ -69,7 +66,7 @@ class Slot:
 
 
 def find_slot(example: Example, column: str) -> Slot | None:
-    """Returns where the gold of that column stands last in the completion, or None when it does not."""
+    """Returns where the gold of that column stands last in the completion, or None."""
     gold = gold_text(example.row.get(column))
     if gold is None:
         return None
@@ -83,7 +80,7 @@ def find_slot(example: Example, column: str) -> Slot | None:
 
 
 def gold_text(raw: object) -> str | None:
-    """Returns the gold that a column holds, without the working before "####"; None where it is no short text."""
+    """Returns the gold of a column, without the working before "####"; None where it is no short text."""
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         return None
     gold = str(raw).rpartition("####")[2].strip()

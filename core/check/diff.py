@@ -84,9 +84,9 @@ def compare(
     new_weights: Mapping[str, float],
     advantage: Advantage = group_mean,
 ) -> Difference:
-    """Compares two sets of rewards, by their names, on the same completions, whose groups need not stand together.
+    """Compares two sets of rewards, by their names, on the same completions; each group is one batch to `advantage`.
 
-    Each group is one batch to `advantage`.
+    The members of a group need not be adjacent.
     """
     members: dict[Hashable, list[int]] = {}
     for index, group in enumerate(groups):
@@ -112,7 +112,6 @@ def _sides(
     weights: Mapping[str, float],
     advantage: Advantage,
 ) -> tuple[dict[int, Side], set[Hashable]]:
-    """Returns what each completion gets, and the groups that teach something."""
     sides: dict[int, Side] = {}
     alive: set[Hashable] = set()
     weight = torch.tensor([weights[name] for name in outcomes])

@@ -1,7 +1,7 @@
 """Checks an environment before it trains anything, and reports what breaks the contract.
 
-One that is not ours is tried in a process of its own, as it is before a run. What ends that process costs the relation
-that was being tried, and the others are tried in a new one. What holds the process up ends the check.
+One that is not built in is tried in a child process, as before a run. A crash costs the current relation, and the
+others are tried in a new process. A hang ends the check.
 """
 
 from __future__ import annotations
@@ -32,18 +32,11 @@ _KIND = "grpo.core.check.env:Trial"
 
 
 def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report:
-    """Checks an environment.
+    """Checks an environment: a SPEC ("gsm8k:level=easy"), an `EnvSpec`, or a bound environment.
 
-    Args:
-        env: a SPEC ("gsm8k:level=easy"), an `EnvSpec`, or a bound environment.
-        seconds: the time limit for all of it.
-
-    Returns:
-        What does not hold. Whatever the environment does, nothing is raised on its account, and one that ends its
-        process or holds it up is a finding.
-
-    Raises:
-        UsageError: a SPEC that names no environment, or options that it does not take, or a module is missing.
+    `seconds`: the time limit for all of it. Returns what does not hold; whatever the environment does, nothing is
+    raised on its account, and one that ends or hangs its process is a finding. Raises UsageError for a SPEC that names
+    no environment, options that it does not take, or a missing module.
     """
     bound = bound_of(env, BoundEnv).settled()
     findings = Findings()
@@ -72,7 +65,7 @@ def check_env(env: str | EnvSpec | BoundEnv, *, seconds: float = 60.0) -> Report
 
 
 class Trial:
-    """The inside of a process: the relations of one environment."""
+    """Tries the relations of one environment inside a child process."""
 
     def __init__(self) -> None:
         self._relations: EnvRelations | None = None
@@ -89,7 +82,7 @@ class Trial:
 
 
 class _Process:
-    """A process that relations are tried in, and after its end another one."""
+    """A process that relations are tried in, replaced after its end."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
@@ -104,7 +97,6 @@ class _Process:
             return None
 
     def attempt(self, relation: str, seconds: float) -> list[EnvFinding]:
-        """Returns what does not hold. Raises TimeoutError."""
         if self._process is None or not self._process.alive:
             self._process = LocalObject(_KIND, {})
         asked = self._process.ask("attempt", pickle.dumps((self._packed, relation, INSTANCES)))
@@ -120,7 +112,7 @@ class _Process:
 
 
 def _packed(bound: BoundEnv) -> bytes:
-    """Packs an environment for another process. Raises Exception where something that it needs cannot be pickled."""
+    """Pickles an environment; raises where something that it needs cannot be pickled."""
     dataset = bound.spec.dataset
     places: Any = {"factory": place_of(bound.spec.factory)[0]}
     if dataset is not None:

@@ -76,9 +76,9 @@ class EnvRelations:
         self.names = tuple(self._checks)
 
     def attempt(self, relation: str) -> list[EnvFinding]:
-        """Tries one relation and returns what does not hold; what the environment raises is a finding too.
+        """Tries one relation and returns what does not hold; an error of the environment is a finding too.
 
-        Raises NotInstalled: a module that it needs is missing.
+        Raises NotInstalled if a module that it needs is missing.
         """
         self._findings = []
         try:
@@ -148,7 +148,6 @@ class EnvRelations:
         return list((self._bound.rows("train") or ())[:_ROWS])
 
     def _starts(self) -> list[dict[str, Any]]:
-        """Returns the arguments of `reset` for the episodes to try."""
         if self._rows is None:
             try:
                 self._rows = self._first_rows()
@@ -275,7 +274,6 @@ class EnvRelations:
         return completions
 
     def _shown(self) -> list[Episode]:
-        """Returns the episodes that have a gold solution."""
         instance = self._bound.make()
         episodes: list[Episode] = []
         for how in self._starts():
@@ -339,7 +337,7 @@ def _charset_hint(env: Any) -> str:
 
 
 def _timeless(env: Any) -> list[Transition]:
-    """Makes the steps of an instance return no times, and returns the list that they are noted in."""
+    """Makes the steps of an instance return no times, and returns the list that they are recorded in."""
     reset, step, steps = env.reset, env.step, []
 
     @wraps(reset)  # the checker looks at its signature
@@ -356,7 +354,6 @@ def _timeless(env: Any) -> list[Transition]:
 
 
 def _played(env: Any, how: Mapping[str, Any], actions: Sequence[str]) -> list[Transition]:
-    """Returns what an environment answers to actions, until it ends the episode."""
     answers = [of_reset(env.reset(**how))]
     for action in actions:
         stepped = env.step(action)

@@ -1,6 +1,6 @@
 """Provides the pytest fixture `grpo_check`, which fails a test when a plugin breaks a relation and shows the report.
 
-pytest loads this module in every project of an environment with grpo installed, so it imports nothing but pytest.
+pytest loads this module in every environment with grpo installed, so it imports nothing but pytest.
 """
 
 from __future__ import annotations

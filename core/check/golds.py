@@ -1,7 +1,4 @@
-"""Chooses which of a plugin's cases are gold examples, with the highest score.
-
-Where no case states its row's gold answer, texts that do are made of them.
-"""
+"""Chooses a plugin's gold examples among its cases, or makes them where no case states its row's gold answer."""
 
 from __future__ import annotations
 
@@ -28,12 +25,10 @@ def find_golds(
     answer: str | None,
     findings: Findings,
 ) -> tuple[list[tuple[Example, float]], list[Example]]:
-    """Returns the examples that deserve the highest score, each with what it scores, and the others.
+    """Returns the examples that deserve the highest score, each with its score, and the others.
 
-    When options were set, the cases of other options are texts like any other, and the gold is what scores highest with
-    these options, provided that it scores more than silence. So it is for a reward of groups, whose cases say what a
-    text scores among others: here each stands alone. `answer`: the column with the gold answer; None where it is to be
-    found out.
+    With options set, or for a reward of groups, whose cases score a text among others, the gold is what scores highest
+    here and more than silence. `answer`: the column with the gold answer; None to find it out.
     """
     texts: dict[int, tuple[Example, ExampleResult]] = {}
     for case in (*matching, *declared) if bound.options else matching:

@@ -19,16 +19,10 @@ _WIDTH = 7
 
 
 def check_loss(loss: str | LossSpec | BoundLoss) -> Report:
-    """Checks a loss.
+    """Checks a loss: a SPEC ("dapo:epsilon_high=0.28", "./mine.py:mine"), what `@loss` returned, or a bound loss.
 
-    Args:
-        loss: a SPEC ("dapo:epsilon_high=0.28", "./mine.py:mine"), what `@loss` returned, or a bound loss.
-
-    Returns:
-        What does not hold. Whatever the loss does, nothing is raised on its account.
-
-    Raises:
-        UsageError: a SPEC that names no loss, or options that it does not take.
+    Returns what does not hold; whatever the loss does, nothing is raised on its account. Raises UsageError for a SPEC
+    that names no loss, or options that it does not take.
     """
     bound = bound_of(loss, BoundLoss)
     findings = Findings()
@@ -80,7 +74,7 @@ def _relations(bound: BoundLoss, findings: Findings) -> None:
 
 
 def _tokens(bound: BoundLoss, apart: float) -> Tokens:
-    """Completions in float64; `apart`: nats between the policy and the one that sampled, 0 for the same."""
+    """Completions in float64; `apart`: nats between the policy and the one that sampled."""
     generator = torch.Generator().manual_seed(0)
 
     def draw() -> torch.Tensor:
@@ -137,7 +131,6 @@ def _no_advantage(bound: BoundLoss, findings: Findings, tokens: Tokens) -> None:
 
 
 def _changed(tokens: Tokens, change: Callable[[str, torch.Tensor], torch.Tensor]) -> Tokens:
-    """Returns tokens with every tensor changed, given the name of its field."""
     tensors = {field.name: getattr(tokens, field.name) for field in fields(tokens)}
     return replace(tokens, **{name: change(name, tensor) for name, tensor in tensors.items() if tensor is not None})
 

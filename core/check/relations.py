@@ -84,7 +84,6 @@ class Relations:
         check_executors(self._bound, sample, score_examples(self._scorer, sample), self._findings, self._isolation)
 
     def _say_what_is_left_out(self, golds: Sequence[Example], columns: Sequence[str], column: str | None) -> None:
-        """Notes which relations the cases give no occasion for."""
         if column is None and columns:
             self._findings.not_tried(
                 f"{_OF_ANSWERS}: no text with the highest score states what a column holds ({', '.join(columns)}). "
@@ -168,7 +167,7 @@ class Relations:
                 self._findings.add(severity, "unusable gold", f"with {column}=None it {result}", example.text)
 
     def _alike(self, texts: Iterable[check_texts.Named], score: float) -> None:
-        """Notes texts that mean what the gold means and score otherwise; a small difference is a warning."""
+        """Reports texts that mean what the gold means and score otherwise; a small difference is a warning."""
         for (relation, example), result in self._scored(texts):
             if result.kind == "failure" or result.same(ExampleResult("score", score)):
                 continue
@@ -177,7 +176,7 @@ class Relations:
             self._findings.add("warning" if small else "error", relation, what, example.text)
 
     def _scored(self, texts: Iterable[check_texts.Named]) -> list[tuple[check_texts.Named, ExampleResult]]:
-        """Scores derived texts; a failure is a finding, since no text that a policy may write may crash a plugin."""
+        """Scores derived texts; a failure is a finding, since no text of a policy may crash a plugin."""
         named = list(texts)
         scored = list(zip(named, score_examples(self._scorer, [example for _, example in named]), strict=True))
         for (relation, example), result in scored:

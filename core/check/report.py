@@ -105,7 +105,7 @@ class Findings:
         self._facts: list[str] = []
 
     def fact(self, line: str) -> None:
-        """Notes what was seen, and breaks no relation."""
+        """Notes an observation that breaks no relation."""
         self._facts.append(line)
 
     def not_tried(self, what: str) -> None:

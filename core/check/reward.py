@@ -1,7 +1,7 @@
 """Checks a reward or verifier by the relations that follow from its own cases, in every executor.
 
-A plugin without cases is called on rows of an environment. All of it runs in a worker process where it can, so that a
-hang costs its time limit and a crash its own text.
+A plugin without cases is called on rows of an environment. It runs in a worker process where it can, so that a hang
+costs its time limit and a crash its own text.
 """
 
 from __future__ import annotations
@@ -51,19 +51,15 @@ _ROWS = 2
 def check_reward(
     reward: Target, cases: Sequence[Case] | None = None, *, answer: str | None = None, env: str | None = None
 ) -> Report:
-    """Checks a reward.
+    """Checks a reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), a spec of `@reward`, or a bound one.
 
     Args:
-        reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), what `@reward` returned, or a bound reward.
         cases: examples to derive the relations from; default: the reward's own.
         answer: the column with the gold answer; default: found out from the cases.
         env: the SPEC of an environment, on whose rows it is called too; default: gsm8k for a reward without cases.
 
-    Returns:
-        What does not hold. Whatever the reward does, nothing is raised on its account.
-
-    Raises:
-        UsageError: a SPEC that names no reward or environment, or options that it does not take.
+    Returns what does not hold; whatever the reward does, nothing is raised on its account. Raises UsageError for a SPEC
+    that names no reward or environment, or options that it does not take.
     """
     return _checked(bound_of(reward, BoundReward), cases, answer, env)
 
@@ -104,7 +100,6 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None, env
 
 
 def _as_published(bound: Bound) -> bool:
-    """Returns whether the plugin, with its options, scores as a published text does."""
     declared = getattr(bound.spec, "as_published", False)
     if isinstance(declared, bool):
         return declared
@@ -125,7 +120,6 @@ def _safe_isolation(bound: Bound, away: Scorer, cases: Sequence[Case], findings:
 
 
 def _groups(bound: Bound, cases: Sequence[Case]) -> dict[str, tuple[Bound, list[Case]]]:
-    """Returns the cases by the options that they set, under a name for the plugin with these options."""
     groups: dict[str, tuple[Bound, list[Case]]] = {}
     for case in cases:
         other = with_options(bound, case.options)
@@ -188,7 +182,7 @@ def _examples(case: Case, number: int) -> list[Example]:
 
 
 def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Findings) -> None:
-    """Calls the plugin on rows of `env`, of its own or of the default one, and notes what fails or never differs."""
+    """Calls the plugin on rows of `env`, of its own or of the default one, and reports failures and constant scores."""
     host = Host.discover()
     own = _own_env(bound, host)
     source = host.env(env or own or DEFAULT_ENV).settled()
@@ -215,14 +209,12 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
 
 
 def _reads_texts(bound: Bound) -> bool:
-    """Returns whether the columns of a plugin may be texts, by their annotations."""
     hints = resolved_hints(bound.spec.function) if hasattr(bound.spec, "function") else {}
     kinds = [typing.get_origin(hints[name]) or hints[name] for name in OWN_ROW if name in hints]
     return all(not isinstance(kind, type) or issubclass(str, kind) for kind in kinds)
 
 
 def _own_env(bound: Bound, host: Host) -> str | None:
-    """Returns the first environment that names a plugin as its own, or None."""
     for known in host.registrations("env"):
         spec: Any = known.spec
         own = isinstance(spec, EnvSpec) and spec.resolve is None and known.distribution == bound.distribution

@@ -19,16 +19,10 @@ Learned = dict[int, list[Visit]]
 
 
 def check_sampler(sampler: str | SamplerSpec | BoundSampler) -> Report:
-    """Checks a sampler.
+    """Checks a sampler: a SPEC ("curriculum:floor=0.2"), a `SamplerSpec` or a bound sampler.
 
-    Args:
-        sampler: a SPEC ("curriculum:floor=0.2"), a `SamplerSpec` or a bound sampler.
-
-    Returns:
-        What does not hold. Whatever the sampler does, nothing is raised on its account.
-
-    Raises:
-        UsageError: a SPEC that names no sampler, or options that it does not take.
+    Returns what does not hold; whatever the sampler does, nothing is raised on its account. Raises UsageError for a
+    SPEC that names no sampler, or options that it does not take.
     """
     bound = bound_of(sampler, BoundSampler)
     findings = Findings()
@@ -41,7 +35,6 @@ def check_sampler(sampler: str | SamplerSpec | BoundSampler) -> Report:
 
 
 def _run(bound: BoundSampler, findings: Findings, relation: str, visit: Callable[[int, int], Visit]) -> None:
-    """Goes through a run whose rows are what `visit` says at a step."""
     visits: Learned = {}
     last = dict.fromkeys(range(ROWS), 0)
     for step in range(1, STEPS + 1):
@@ -63,7 +56,7 @@ def _run(bound: BoundSampler, findings: Findings, relation: str, visit: Callable
 
 
 def _chosen(bound: BoundSampler, findings: Findings, relation: str, history: RowsSeen) -> list[int] | None:
-    """Returns the rows that a sampler chooses; None where it fails or chooses others when it is asked again."""
+    """Returns the chosen rows; None where the sampler fails, or chooses others when asked again."""
     findings.tried(relation)
     findings.tried("the same from the same")
     before = random.getstate()

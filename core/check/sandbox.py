@@ -44,18 +44,11 @@ _ENDINGS: tuple[tuple[str, Job, JobOutcome, int | None, bytes | None], ...] = (
 
 
 def check_sandbox(sandbox: str | SandboxSpec | BoundSandbox, *, attacks: Iterable[Attack] | None = None) -> Report:
-    """Checks a sandbox.
+    """Checks a sandbox: a SPEC ("local", "docker:image=python:3.12-slim"), a `SandboxSpec` or a bound sandbox.
 
-    Args:
-        sandbox: a SPEC ("local", "docker:image=python:3.12-slim"), a `SandboxSpec` or a bound sandbox.
-        attacks: the hostile programs to run; default: all of them.
-
-    Returns:
-        What does not hold. Whatever the sandbox does, nothing is raised on its account.
-
-    Raises:
-        UsageError: a SPEC that names no sandbox, or options that it does not take.
-        SandboxUnavailable: this machine cannot run it.
+    `attacks`: the hostile programs to run; default: all. Returns what does not hold; whatever the sandbox does, nothing
+    is raised on its account. Raises UsageError for a SPEC that names no sandbox, or options that it does not take;
+    SandboxUnavailable if this machine cannot run it.
     """
     bound = bound_of(sandbox, BoundSandbox)
     findings = Findings()
@@ -68,8 +61,6 @@ def check_sandbox(sandbox: str | SandboxSpec | BoundSandbox, *, attacks: Iterabl
 
 
 class _Check:
-    """The relations of one pool."""
-
     def __init__(self, pool: SandboxPool, findings: Findings, attacks: Sequence[Attack]) -> None:
         self._pool, self._findings, self._attacks = pool, findings, attacks
         self._capable = dict(pool.capabilities())

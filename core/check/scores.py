@@ -1,4 +1,4 @@
-"""Scores examples for a check, in the executor that is asked for.
+"""Scores examples for a check, in any executor.
 
 A verdict counts as a score here (1 for right, 0 for wrong) and an undecided one as an abstention.
 """

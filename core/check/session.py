@@ -24,18 +24,11 @@ _JOB = SessionJob(files={"a/b.txt": b"x\n", "~/c.txt": b"y\n"}, limits=_LIMITS)
 def check_session(
     session: str | SessionSpec | BoundSession, *, attacks: Iterable[SessionAttack] | None = None
 ) -> Report:
-    """Checks a session.
+    """Checks a session: a SPEC ("local"), a `SessionSpec` or a bound session.
 
-    Args:
-        session: a SPEC ("local"), a `SessionSpec` or a bound session.
-        attacks: the hostile programs to run; default: all of them.
-
-    Returns:
-        What does not hold. Whatever the session does, nothing is raised on its account.
-
-    Raises:
-        UsageError: a SPEC that names no session, or options that it does not take.
-        SandboxUnavailable: this machine cannot run it.
+    `attacks`: the hostile programs to run; default: all. Returns what does not hold; whatever the session does, nothing
+    is raised on its account. Raises UsageError for a SPEC that names no session, or options that it does not take;
+    SandboxUnavailable if this machine cannot run it.
     """
     bound = bound_of(session, BoundSession)
     findings = Findings()
@@ -51,8 +44,6 @@ def check_session(
 
 
 class _Check:
-    """The relations of one pool."""
-
     def __init__(self, pool: SessionPool, findings: Findings) -> None:
         self._pool, self._findings = pool, findings
         self._capable = dict(pool.capabilities())

@@ -1,7 +1,4 @@
-"""Shrinks a text while it passes a test, by lines, words, tags and characters.
-
-This is ddmin (Zeller and Hildebrandt, IEEE TSE 28, 2002), keeping only its complements.
-"""
+"""Shrinks a text while it passes a test, by ddmin (Zeller and Hildebrandt, IEEE TSE 28, 2002) on complements alone."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """What came of it."""
+    """The result of a search."""
 
     text: str  # the smallest text found
     calls: int  # how many texts were tried
@@ -30,8 +27,6 @@ class _Spent(Exception):
 
 
 class _Search:
-    """The state of one search: the best text so far and the calls left."""
-
     def __init__(self, text: str, keeps: Keeps, calls: int) -> None:
         self.text = text
         self.used = 0
@@ -62,7 +57,7 @@ class _Search:
         return units
 
     def _first(self, candidates: list[str]) -> int | None:
-        """Returns the number of the first candidate that keeps the score, and makes it the text."""
+        """Makes the first candidate that keeps the score the text; returns its number."""
         fresh = [n for n, text in enumerate(candidates) if text not in self._dropped and text != self.text]
         fresh = fresh[: self._calls - self.used]
         if not fresh and self.used >= self._calls:

@@ -101,7 +101,7 @@ def megabytes(example: Example) -> Iterator[Named]:
 
 
 def _with_lines(text: str) -> str | None:
-    """Returns the text with the first block, where another follows it, broken into lines; None where there is none."""
+    """Returns the text with the first block, where another follows it, broken into lines, or None."""
     tags = list(_TAG.finditer(text))
     if len(tags) < 3:
         return None

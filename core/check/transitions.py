@@ -1,7 +1,4 @@
-"""Compares what two instances of an environment return, except the times that they measure.
-
-A number in `info` whose name ends in `_seconds` is a time. No two episodes take the same, so it is not compared.
-"""
+"""Compares what two instances of an environment return, without times: numbers in `info` named `..._seconds`."""
 
 from __future__ import annotations
 
@@ -38,17 +35,14 @@ def of_reset(started: Any) -> Transition:
 
 
 def of_step(stepped: Any) -> Transition:
-    """Returns the parts of a step: an observation, a reward, whether the episode ended in either way, and the info.
-
-    Raises ShapeError if it is not five values.
-    """
+    """Returns a step's observation, reward, whether the episode ended, and info. Raises ShapeError for others."""
     *results, info = five_values(stepped)
     parts = {name: repr(value) for name, value in zip(_STEP, results, strict=True)}
     return {**parts, **{_part(key): repr(value) for key, value in without_times(info).items()}}
 
 
 def difference(first: Sequence[Transition], second: Sequence[Transition]) -> str:
-    """Says where two episodes part: the name of the first part that differs, and both values. "" if nowhere."""
+    """Returns where two episodes part: the name of the first part that differs, and both values. "" if nowhere."""
     for one, other in zip(first, second, strict=False):
         for name in [*one, *(name for name in other if name not in one)]:
             if one.get(name) != other.get(name):

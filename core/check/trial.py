@@ -31,7 +31,7 @@ Kind = Literal["every call", "some calls", "abstains", "one value", "changes"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with what a plugin returned."""
+    """What is wrong with a plugin's outcomes."""
 
     kind: Kind  # which fault it is
     message: str  # without the plugin's name
@@ -39,7 +39,7 @@ class Fault:
 
     @property
     def severity(self) -> Severity:
-        """An error, but for abstentions and equal scores: it may have been shown rows that are not its own."""
+        """An error, except abstentions and equal scores: the rows may not have been its own."""
         return "warning" if self.kind in ("abstains", "one value") else "error"
 
 
@@ -69,12 +69,12 @@ def own_completions() -> list[Completion]:
 
 
 def as_sampled(completion: Completion) -> Completion:
-    """Returns a completion with token ids, which a policy's have; these stand for no text."""
+    """Returns a completion with token ids, as a policy's have; these stand for no text."""
     return replace(completion, token_ids=tuple(completion.text.encode()))
 
 
 def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -> list[Fault]:
-    """Returns what is wrong with what a plugin returned for completions that their environment did not fail."""
+    """Returns what is wrong with a plugin's outcomes for completions that their environment did not fail."""
     played = [completion for completion in completions if completion.finish_reason != "error"]
     began = time.monotonic()
     first = results = score_completions(scorer, played[:1], bound)
@@ -108,7 +108,7 @@ def _with_form(bound: Bound, played: Sequence[Completion], faults: list[Fault]) 
 
 
 def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence[ExampleResult]) -> Iterator[Fault]:
-    """Yields what is wrong with what a plugin returned for completions."""
+    """Yields what is wrong with a plugin's outcomes for completions."""
     if not completions:
         return
     every = f"each of {counted(len(results), 'completion')}" if len(results) > 1 else "the one completion tried"
@@ -142,7 +142,7 @@ def faults_in(bound: Bound, completions: Sequence[Completion], results: Sequence
 
 
 def why_abstained(bound: Bound, reason: str | None, row: Mapping[str, Any]) -> str:
-    """Says why a plugin abstained on a completion with this row; `reason`: what it said itself, or None."""
+    """Returns why a plugin abstained on a completion with this row; `reason`: its own, or None."""
     if reason:
         return reason.rstrip(".")
     if isinstance(bound.spec, RubricSpec):

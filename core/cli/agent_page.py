@@ -28,10 +28,9 @@ FILES = 20  # changed files are named
 def agent_page(
     record: AgentRecord, info: Mapping[str, Any], number: int, answer: str, system_messages: dict[str, str]
 ) -> Iterator[Part]:
-    """Yields the lines of an episode.
+    """Yields the lines of an episode; `info` and `number` are those of its rollout, `answer` is what rewards read.
 
-    `info`, `number`: of its rollout. `answer`: what rewards read. `system_messages`: where each was shown; those of
-    this episode are added.
+    `system_messages`: where each was shown; those of this episode are added.
     """
     failed = "failure" in info
     yield line(_figures(record), "dim")
@@ -94,7 +93,7 @@ def _heading(place: int, call: RecordedCall) -> Part:
 
 
 def _texts(call: RecordedCall, place: str, system_messages: dict[str, str]) -> Iterator[Part]:
-    """Yields what was new in a request and what was answered; a system message only where it is new to the page."""
+    """Yields a request's new messages and the answer; a system message only where it is new to the page."""
     for turn in call.new:
         role = turn.role if turn.role in ROLES else one_line(turn.role, 40)
         if turn.role == "system" and turn.text in system_messages:

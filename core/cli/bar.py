@@ -1,4 +1,4 @@
-"""Shows on a terminal's standard error what is being done, and how much of it is done; elsewhere nothing."""
+"""Shows on a terminal's standard error what is being done, and how much of it; elsewhere nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def status_line(what: str) -> Iterator[Callable[[str], None]]:
-    """Says what is being done while the block runs; yields what replaces the text."""
+    """Shows a text while the block runs; yields what replaces it."""
     if not sys.stderr.isatty():
         yield lambda what: None
         return

@@ -75,7 +75,7 @@ def _named(host: Host, name: str, env: str | None) -> Iterator[Report]:
 
 
 def _all(host: Host) -> Iterator[Report]:
-    """Checks every plugin, and reports those packages whose plugins cannot be had; neither stops the others."""
+    """Checks every plugin, and reports the packages whose plugins cannot be loaded; neither stops the others."""
     for problem in host.problems:
         if problem.state in ("broken", "misspelt", "invalid"):
             fault = Finding("error", problem.state, f"entry point '{problem.entry_point}': {problem.line}")

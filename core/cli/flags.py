@@ -164,7 +164,6 @@ def named_by_flags(text: str, typed: Collection[str] = ()) -> str:
 
 
 def _gathered(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Returns each first to its seconds, in order."""
     gathered: dict[str, list[str]] = {}
     for first, second in pairs:
         gathered.setdefault(first, []).append(second)

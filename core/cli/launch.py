@@ -116,7 +116,6 @@ def launch(
 
 
 def _checked(arguments: tuple[str, ...], machines: Machines) -> RunConfig:
-    """Reads the arguments as `grpo run` will."""
     from grpo.core.cli.flags import given, naming_flags
     from grpo.core.cli.run import run
     from grpo.core.config.schema import load_config

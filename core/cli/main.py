@@ -129,7 +129,7 @@ def _interrupts() -> Iterator[None]:
     """Raises KeyboardInterrupt for whatever fails after Ctrl-C.
 
     An interrupted import leaves half a module, and some libraries catch the interrupt, so the next line fails with an
-    AttributeError or ImportError that tells a user nothing.
+    error that tells a user nothing.
     """
     interrupted = False
 
@@ -191,7 +191,7 @@ def say(line: str) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Exits; neither a stream that cannot be written nor a plugin's thread that never ends keeps the process.
+    """Exits, whatever stream cannot be written and whatever thread of a plugin never ends.
 
     One of several processes does not take its memory apart first: the others wait for seconds meanwhile.
     """

@@ -120,7 +120,7 @@ def export(run: Path, folder: Path, merge: bool) -> None:
 
 
 def _lines(file: Path) -> list[str]:
-    """Reads the prompts of a file; blank lines are skipped. Raises UsageError if it cannot be read or holds none."""
+    """Reads the prompts of a file without blank lines. Raises UsageError if it cannot be read or holds none."""
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError as error:
@@ -133,7 +133,6 @@ def _lines(file: Path) -> list[str]:
 
 
 def _print(texts: list[str], replies: list[list[str]]) -> None:
-    """Prints a single completion bare, and several under headings."""
     many = len(texts) > 1 or len(replies[0]) > 1
     for text, several in zip(texts, replies, strict=True):
         if many:

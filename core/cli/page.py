@@ -1,6 +1,6 @@
 """Prints texts of others among own lines, so that none of theirs can pass for an own one.
 
-With colours and wrapped on a terminal, plain and unwrapped elsewhere.
+Colours and wrapping are for terminals.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Implements `grpo runs`, which lists runs, and `grpo show`, which prints the rollouts of a step. Neither loads torch.
 
-What models, datasets and plugins wrote is printed without escape sequences, never as markup, and behind a mark.
+Texts of models, datasets and plugins are printed without escape sequences, never as markup, and behind a mark.
 """
 
 from __future__ import annotations
@@ -159,7 +159,6 @@ def _cells(row: RunLine) -> tuple[str, ...]:
 
 
 def _page(run: Path, step: int, recorded: Sequence[Rollout], shown: Sequence[Rollout]) -> Iterator[Part]:
-    """Yields the page as (kind, text), one line or block at a time."""
     from grpo.core.record.browse import by_group, worth_showing
 
     groups = len({rollout.group for rollout in recorded})
@@ -218,7 +217,7 @@ def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
 
 
 def _turns(rollout: Rollout) -> Iterator[Part]:
-    """Yields what the policy said, what the environment answered, and what each turn got and was worth."""
+    """Yields the turns of the policy and the environment, with each turn's reward and advantage."""
     turn_rewards = rollout.info.get("rewards")
     rewards = rollout.turn_rewards or (turn_rewards if isinstance(turn_rewards, list) else ())
     worth = rollout.turn_advantages or ()
@@ -267,9 +266,9 @@ def duration(seconds: float) -> str:
 
 
 def day_and_time(moment: str) -> str:
-    """Returns a moment as this machine's clock has it, as `ls -l` does: "Nov 25 21:39", or "Nov 25 2025" of a year ago.
+    """Returns a moment by this machine's clock, as `ls -l` does: "Nov 25 21:39", or "Nov 25 2025" of a year ago.
 
-    `moment`: ISO 8601 with an offset from UTC; "" stands for one that nobody knows.
+    `moment`: ISO 8601 with an offset from UTC; "" if unknown.
     """
     if not moment:
         return "-"

@@ -1,7 +1,7 @@
 """Implements `grpo score` and `grpo verify`: adds outcomes to recorded completions and prints a summary on stderr.
 
-They read and write blocks of 512 rows in order; with a reward that scores groups, all rows are one block. The output is
-opened after the SPECs and the first block were read without fault, so a mistake does not cost an older output.
+They work in blocks of 512 rows; with a reward that scores groups, all rows are one block. The output is opened after
+the SPECs and the first block were read without fault, so a mistake does not cost an older output.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def _stream(
     """Reads, scores and writes block by block; a broken line ends it after the rows before it are written.
 
     With `gather`, which finds the groups, all rows are one block, and a broken line ends it at once. With
-    `summary_only` rows are written nowhere, and the summary is what stdout gets. Raises UsageError if a file that
-    cannot be opened, or a broken line.
+    `summary_only` stdout gets the summary and no rows. Raises UsageError for a file that cannot be opened, or a broken
+    line.
     """
     with contextlib.ExitStack() as open_files:
         unopened: Counter[str] = Counter()

@@ -55,8 +55,8 @@ _COMBINES = {"sum": "weighted sum", "all": "all (1 when each passes)", "any": "a
 def hits_of(host: Host, name: str) -> tuple[list[Registration], dict[Kind, UsageError]]:
     """Returns the plugins of all kinds that a name stands for, and the errors of the other kinds.
 
-    A plain function of a file, which could be named as a verifier too, is what the file offers it as. Raises
-    AmbiguousName: several distributions have the name, or a file offers several plugins of one kind.
+    A plain function of a file counts only as the kind that the file offers it as. Raises AmbiguousName if several
+    distributions have the name, or a file offers several plugins of one kind.
     """
     hits: list[Registration] = []
     misses: dict[Kind, UsageError] = {}
@@ -80,8 +80,8 @@ def _function_of(known: Registration) -> object:
 def find_plugin(host: Host, name: str) -> Registration:
     """Returns the plugin that `[kind:][dist/]name` or `./file.py:function` names.
 
-    Raises PluginNotFound if there is none; AmbiguousName: several kinds, or several distributions, have the name,
-    or a file offers several plugins of one kind.
+    Raises PluginNotFound; AmbiguousName if several kinds or distributions have the name, or a file offers several
+    plugins of one kind.
     """
     prefix, colon, rest = name.partition(":")
     if colon and prefix in KINDS:

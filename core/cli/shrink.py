@@ -140,7 +140,6 @@ def _rollout(path: Path, step: int | None, index: int, *, grouped: bool) -> tupl
 def _outcomes(
     scorer: Scorer, bound: BoundReward, group: Sequence[Completion], place: int, texts: Sequence[str]
 ) -> list[list[Outcome]]:
-    """Returns the outcomes of the group for each text in the place of one of its completions."""
     answers = []
     for number, text in enumerate(texts):
         changed = replace(group[place], text=text, messages=({"role": "assistant", "content": text},), token_ids=())

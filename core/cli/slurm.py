@@ -131,7 +131,6 @@ def slurm_script(
 
 
 def _served(config: RunConfig, machines: Machines) -> str:
-    """Returns the options of `grpo serve-rollouts`, quoted for a shell."""
     flags = ["--host", "0.0.0.0"]  # a token is demanded there
     if config.model is not None:
         flags += ["--model", config.model]

@@ -25,9 +25,8 @@ def print_table(
 ) -> None:
     """Prints rows under their headings.
 
-    `long`: the columns that may be wrapped. `unless_alike`: columns that a terminal does without where all rows have
-    the same text in them. `under`: a column whose texts are titles on a terminal, each over the rows that follow with
-    the same text.
+    `long`: columns that may be wrapped. `unless_alike`: columns that a terminal omits where all rows have the same
+    text. `under`: a column whose texts are titles on a terminal, each over the rows that follow with the same text.
     """
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     if not sys.stdout.isatty():

@@ -26,9 +26,9 @@ NAMES = ("step", "rollout", "group", "env", "reward", "advantage")
 
 
 def write_traces(run: Path, step: int, rollouts: Sequence[Rollout], *, wasted: bool) -> None:
-    """Prints the traces of recorded rollouts, one JSON object a line; what has no trace is counted on stderr.
+    """Prints the traces of recorded rollouts, one JSON object a line; rollouts without one are counted on stderr.
 
-    Raises UsageError: none of them has one.
+    Raises UsageError if none has one.
     """
     from grpo.core.record.run_dir import open_run_dir, read_rollouts
 
@@ -61,7 +61,7 @@ def write_traces(run: Path, step: int, rollouts: Sequence[Rollout], *, wasted: b
 def trace_page(path: Path, limit: int | None) -> Iterator[Part]:
     """Yields the lines of so many traces in a file of JSON lines; 0: all, None: a few.
 
-    Raises DatasetError: a line is no trace; UsageError: the file cannot be read, or is empty.
+    Raises DatasetError for a line that is no trace; UsageError if the file cannot be read, or is empty.
     """
     system_messages: dict[str, str] = {}
     number = -1

@@ -1,7 +1,6 @@
-"""Runs an object in a process of its own on this machine; it answers messages like an object on another node.
+"""Runs an object in a child process (plugins/child_process.py); it answers messages like an object on another node.
 
-It is started as in plugins/child_process.py, and answers each message in a thread of its own. When the process ends,
-whatever it was asked fails; it ends by itself when this process does.
+Each message is answered in a thread of its own. When the process ends, whatever it was asked fails.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class LocalObject:
         return answer
 
     def end(self) -> None:
-        """Kills the process and whatever it started."""
+        """Kills the process and its children."""
         self._finalizer()
 
     def hear(self, number: int, problem: str, answer: bytes) -> None:
@@ -75,7 +74,7 @@ class LocalObject:
             waiting.set_result(answer)
 
     def lose(self) -> None:
-        """Fails whatever was asked, once the process has closed its socket."""
+        """Fails all open calls, once the process has closed its socket."""
         self._child.end(_GRACE)
         with self._lock:
             self._ended = f"its process {self._child.ending()}"
@@ -85,7 +84,7 @@ class LocalObject:
 
 
 def _listen(owner: weakref.ref[LocalObject], channel: socket.socket) -> None:
-    """Hands answers on until the process ends; holds the object only while it does so."""
+    """Passes answers on until the process ends; holds the object only while it does so."""
     while True:
         try:
             number, problem = json.loads(receive_message(channel))

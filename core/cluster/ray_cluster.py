@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster, lists its nodes, starts objects on them and processes that train. The only door to ray.
+"""Connects to a Ray cluster, lists its nodes, and starts objects and training processes on them. The only door to ray.
 
 An object is named by its module and class, made by an actor of its own, and spoken to in bytes, so Ray pickles nothing
 but names, numbers and bytes. A cluster without a token is refused: who reached its ports could run code on every node.
@@ -40,7 +40,7 @@ class RemoteObject(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     def ask(self, method: str, message: bytes = b"") -> Future[bytes]:
         """Calls a method; the future raises `NodeLost` where the object is gone."""
@@ -93,8 +93,8 @@ class Hosted:
 class Cluster:
     """A connection with a cluster; use it as a context manager.
 
-    `address`: HOST:PORT; "": that of RAY_ADDRESS, or the cluster that runs on this machine. Raises UsageError if there
-    is no Ray, no such cluster, or it asks for no token.
+    `address`: HOST:PORT; "": that of RAY_ADDRESS, or the cluster on this machine. Raises UsageError without Ray or such
+    a cluster, or if it asks for no token.
     """
 
     def __init__(self, address: str) -> None:
@@ -160,9 +160,9 @@ class Cluster:
     ) -> Hosted:
         """Makes an object on a node, which lives until it is ended or this connection is.
 
-        `kind`: "module:Class", importable there. `settings`: the arguments of the class; values that JSON has. `node`:
-        where. `restarts`: how often it is made again after its process has died. Raises NodeLost if the node is gone;
-        UsageError if it lacks this package, asks for no token, or has nothing free in time.
+        `kind`: "module:Class", importable there. `settings`: the arguments of the class, JSON values. `restarts`: how
+        often it is made again after its process has died. Raises NodeLost if the node is gone; UsageError if it lacks
+        this package, asks for no token, or has nothing free in time.
         """
         from ray.exceptions import ActorUnschedulableError, GetTimeoutError, RayError
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -213,7 +213,6 @@ class _Host:
         return answer
 
     def guarded(self) -> bool:
-        """Returns whether the node asks clients for the token."""
         from ray import _raylet
 
         raylet: Any = _raylet
@@ -221,7 +220,7 @@ class _Host:
 
 
 def _refuse_unreachable(address: str) -> None:
-    """Refuses an address without a listener, which Ray would call for minutes. Raises UsageError."""
+    """Refuses an address without a listener, which Ray would call for minutes."""
     host, _, port = address.rpartition(":")
     if not address or address == "auto":
         return
@@ -249,9 +248,9 @@ def _last_line(error: BaseException) -> str:
 class Ranks:
     """Starts the processes; they run until `running` says otherwise, or the connection with the cluster ends.
 
-    `function`: "module:function", importable on each node; takes `settings`. `settings`: plain values, and objects of
-    `Cluster.host`. `nodes`: where each process is to run, in the order of their ranks. `gpus`: whether each has a GPU.
-    `error`: what ended them, or None.
+    `function`: "module:function", importable on each node; takes `settings`: plain values, and objects of
+    `Cluster.host`. `nodes`: of each process, in the order of their ranks. `gpus`: whether each has a GPU. `error`: what
+    ended them, or None.
     """
 
     def __init__(self, function: str, settings: Mapping[str, Any], nodes: Sequence[Node], *, gpus: bool) -> None:

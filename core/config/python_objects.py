@@ -62,7 +62,6 @@ def asked_otherwise(recorded: RunConfig, wanted: RunConfig) -> str | None:
 
 
 def _details(ref: PluginRef) -> dict[str, str]:
-    """Returns the settings of a plugin in a SPEC or a table, without its name."""
     text = parse(ref)
     shown = {name: json.dumps(value.parsed, sort_keys=True, default=str) for name, value in text.options.items()}
     more = {
@@ -100,7 +99,6 @@ def refuse_missing(
 
 
 def _name(ref: PluginRef) -> str:
-    """Returns what a SPEC or a table names, without options."""
     text = str(ref["name"]) if isinstance(ref, Mapping) else ref
     return text if is_file(text) else text.partition(":")[0]
 

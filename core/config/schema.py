@@ -172,8 +172,8 @@ def load_config(
     """Merges a file, `--set` pairs and flags (later ones win) into a checked configuration.
 
     `pairs`: "a.b=value"; the value is TOML, or bare text. `flags`: dotted key to value; None values are left out.
-    `env_required`: else `env` is "" where none is named. Raises UsageError: an unreadable file, an unknown key, or a
-    value out of range; names the key.
+    `env_required`: else a missing `env` is "". Raises UsageError, which names the key, for an unreadable file, an
+    unknown key, or a value out of range.
     """
     tree: dict[str, Any] = _read(file) if file else {}
     for pair in pairs:
@@ -200,7 +200,7 @@ def keys_of(file: Path | None) -> set[str]:
 def parse_config(tree: Mapping[str, Any], *, env_required: bool = True) -> RunConfig:
     """Checks a nested mapping. A data set without an environment is one of the environment `rows`.
 
-    Raises UsageError: an unknown key or a value out of range; names the key.
+    Raises UsageError, which names the key, for an unknown key or a value out of range.
     """
     if env_required and not tree.get("env"):
         if tree.get("dataset") in (None, "", "embedded"):
@@ -267,10 +267,7 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
 
 
 def _meant(where: str, settings: Mapping[str, Setting]) -> str:
-    """Returns a question with the setting whose name, flag or description is closest; of several, one of the section.
-
-    Signs and case do not count: `learningrate` is "Learning rate.", the description of train.lr.
-    """
+    """Returns a question with the setting whose name, flag or description is closest, ignoring signs and case."""
     section, _, name = where.rpartition(".")
     elsewhere = named_elsewhere(name)
     if elsewhere:

@@ -1,7 +1,6 @@
 """Declares the settings of all sections once: type and bounds, text, flag and default.
 
 Flags (core/cli/flags.py), docs/configuration.md and the JSON schema (core/config/reference.py) are made from here.
-Combinations of settings of one section are refused here too.
 """
 
 from pathlib import Path

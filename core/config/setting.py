@@ -1,8 +1,6 @@
 """Defines settings and the rules of their sections, and describes a setting for flags and pages.
 
-A setting is declared once, with its default and what people read of it:
-
-    steps: AtLeastOne | None = setting(None, "Optimizer steps.", left_out="60", flag="--steps")
+steps: AtLeastOne | None = setting(None, "Optimizer steps.", left_out="60", flag="--steps")
 """
 
 from __future__ import annotations
@@ -73,7 +71,6 @@ class Flag:
     panel: str = ""  # the group of `grpo run --help` that lists it; "": that of its section
 
     def __str__(self) -> str:
-        """Markdown, for the page of settings."""
         names = self.name.split("/")
         if self.takes in ("pairs", "table", "commas"):
             names = [f"{name} {self.metavar}" for name in names]

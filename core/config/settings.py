@@ -1,7 +1,6 @@
 """Holds the settings of a run: its configuration with the values that planning chose.
 
-In `Settings` no value that a run needs is None. They are written to config.json under the names of the configuration,
-so a run that resumes reads back what was chosen.
+In `Settings` no value that a run needs is None. They are written to config.json under the names of the configuration.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ class LossSettings(LossSection):
 
 
 class RolloutSettings(RolloutSection):
-    """How completions are sampled, with everything chosen.
-
-    An environment of one turn has no budgets of several: `turns` and `length` hold for both kinds.
-    """
+    """How completions are sampled, with everything chosen; `turns` and `length` also hold for single turns."""
 
     max_completion_length: int
 

@@ -26,7 +26,7 @@ def display_here(*, quiet: bool) -> Progress:
 
 
 def in_notebook() -> bool:
-    """Tells whether this is a kernel that shows HTML: Jupyter and what is like it, and not IPython on a terminal."""
+    """Returns whether this is a kernel that shows HTML: Jupyter and the like, and not IPython on a terminal."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

@@ -1,7 +1,7 @@
-"""Draws the curves of a run as a figure of four panels, as for a paper.
+"""Draws the curves of a run as a figure of four panels, as for a paper, in Okabe and Ito's colours.
 
-A faint line is what was measured in each step, the line over it the mean of the last few. Colours are Okabe and Ito's.
-Nothing here goes through pyplot, whose backend and whose open figures are the user's.
+A faint line is the measurement of each step, the line over it the mean of the last few. pyplot, whose backend and open
+figures are the user's, is not used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def plot_metrics(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 def curves(rows: Sequence[Mapping[str, Any]]) -> Curves:
     """Draws reward, accuracy, each reward's mean and completion length over steps.
 
-    Of a run with one reward, whose mean is the total already, the entropy of the policy is drawn in its place.
+    With one reward, whose mean is the total already, the policy's entropy is drawn in its place.
     """
     with matplotlib.rc_context(matplotlib.rc_params_from_file(STYLE, use_default_template=False)):
         return _drawn(rows)
@@ -90,7 +90,6 @@ def _panel(axis: Any, title: str, unit: str) -> None:
 
 
 def _each_env(axis: Any, rows: Sequence[Mapping[str, Any]], what: str) -> None:
-    """Draws the metric of each environment of a run that has several."""
     keys = dict.fromkeys(key for row in rows for key in row if key.startswith(PREFIX))
     drawn = [key for key in keys if key.split("/", 2)[2] == what and any(row.get(key) is not None for row in rows)]
     for number, key in enumerate(drawn):
@@ -98,7 +97,6 @@ def _each_env(axis: Any, rows: Sequence[Mapping[str, Any]], what: str) -> None:
 
 
 def _held_out(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Draws greedy accuracy on held-out problems with its 95% interval, where that was recorded."""
     evaluated = [row for row in rows if row.get(HELD_OUT) is not None]
     if not evaluated:
         return

@@ -13,7 +13,7 @@ from grpo.plugins.types import Completion
 
 
 class Progress:
-    """The events of a run, in the order in which they happen; a display shows those that it has something to say of."""
+    """The events of a run, in the order in which they happen; a display shows some of them."""
 
     # puts a text into the words of the user: the flags of a command, or the keywords of `grpo.train`
     reworded: Callable[[str], str] | None = None
@@ -28,7 +28,7 @@ class Progress:
         """Shows that a supervised step ended."""
 
     def evaluating(self, done: int, problems: int) -> None:
-        """Shows how many held-out problems are done; a notebook and runs on Ray do without."""
+        """Shows how many held-out problems are done; not called in a notebook or on Ray."""
 
     def evaluated(self, step: int, accuracy: Estimate, env: str = "") -> None:
         """Shows the held-out accuracy after `step` steps; `env` names the environment where there are several."""

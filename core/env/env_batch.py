@@ -68,7 +68,6 @@ def _use(functions: Functions, call: ToolCall, _: None) -> str:
 
 
 def _start(episode: Episode, env: Any) -> Functions:
-    """Starts an episode and returns the tools that it offers. Raises ValueError."""
     # A copy, since members of a group have one row, and an environment may write into what it is given.
     observation, info = two_values(env.reset(**deepcopy(dict(episode.reset))))
     if prompt_of(observation, info) != episode.prompt:

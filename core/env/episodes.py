@@ -1,7 +1,7 @@
 """Turns an environment's rows into episodes: prompt, columns for rewards, and a worked answer if there is one.
 
-Of up to 4,096 rows, and in an environment that is stepped, all are started before anything else. Of more rows so many
-are started, spread evenly, and the others when they are asked for.
+Up to 4,096 rows, and all rows of a stepped environment, are started at once. Of more rows so many are started, spread
+evenly, and the others on demand.
 """
 
 from __future__ import annotations
@@ -85,11 +85,10 @@ class _Some(Sequence[Episode]):
 
 
 class Episodes(_Some):
-    """The episodes of many rows, each started when it is asked for, in a place that `opened` returns.
+    """The episodes of many rows, each started on demand, in a place that `opened` returns.
 
-    `sample`: episodes that were started at once: those spread evenly, and of each set of columns one. `sizes`:
-    characters of the prompt of each row, or something like it. `asked`: the same number in this process for rows that
-    ask the same; None where the rows do not know.
+    `sample`: episodes that were started at once: spread evenly, and one of each set of columns. `sizes`: about the
+    characters of each prompt. `asked`: equal numbers in this process for rows that ask the same; None: unknown.
     """
 
     def __init__(self, env: BoundEnv, rows: _Rows, *, describe_tools: bool, opened: Opened) -> None:
@@ -118,8 +117,6 @@ class Episodes(_Some):
 
 
 class _Joined(_Some):
-    """The episodes of several environments, one after the other."""
-
     def __init__(self, parts: Sequence[Sequence[Episode]]) -> None:
         self._parts = tuple(parts)
         self._ends = list(accumulate(map(len, parts), initial=0))
@@ -133,7 +130,7 @@ class _Joined(_Some):
 
 
 def joined(parts: Sequence[Sequence[Episode]]) -> Sequence[Episode]:
-    """Returns the episodes of several environments, one environment's after the other's; none of many is started."""
+    """Returns the episodes of several environments, one environment's after the other's, without starting any."""
     return _Joined(parts) if any(isinstance(part, Episodes) for part in parts) else tuple(chain(*parts))
 
 
@@ -170,13 +167,12 @@ def episodes_of(
 ) -> Sequence[Episode]:
     """Starts one episode per row.
 
-    `split`: "train" or "test". `limit`: use only the first rows, or start so many episodes; None for all. `unbounded`:
-    how many to start when the environment has no rows and makes its own. `describe_tools`: for a policy; that imports
-    transformers. `seconds`: to start one episode; the first one makes the environment too. `opened`: returns a place
-    where they are started; None: a thread of this process, which can be left when an environment hangs.
-
-    Raises DatasetError: the rows cannot be used, or there are none; UsageError: more episodes than memory is meant to
-    hold; PluginError: the environment breaks the contract, or an episode does not start in time.
+    `split`: "train" or "test". `limit`: only the first rows, or so many episodes; None for all. `unbounded`: how many
+    to start without rows. `describe_tools`: for a policy; imports transformers. `seconds`: to start one episode; the
+    first one makes the environment too. `opened`: returns a place to start them in; None: a thread of this process,
+    which can be left when an environment hangs. Raises DatasetError for unusable or no rows; UsageError for more
+    episodes than memory is meant to hold; PluginError if the environment breaks the contract, or an episode does not
+    start in time.
     """
     opened = opened or partial(EnvThreads, env.make, seconds=seconds)
     rows = env.rows(split)
@@ -207,8 +203,6 @@ class _Seeds:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows, and where each was written if that is known."""
-
     rows: Sequence[Row]
     places: Sequence[str] | None
 
@@ -228,7 +222,7 @@ class _Rows:
         return array("q", (sum(len(value) for value in row.values() if isinstance(value, str)) for row in self.rows))
 
     def asked(self) -> Sequence[int] | None:
-        """Returns the same number for rows that ask the same, where the rows know it."""
+        """Returns equal numbers for rows that ask the same, where the rows know it."""
         return getattr(self.rows, "asked", None)
 
     def kinds(self) -> Sequence[int]:
@@ -260,10 +254,6 @@ def _seeds(env: BoundEnv, split: str, limit: int | None, unbounded: int) -> _See
 def _started(
     env: BoundEnv, starts: _Seeds | _Rows, numbers: Sequence[int] | None, describe_tools: bool, opened: Opened
 ) -> tuple[tuple[Episode, ...], tuple[Schema, ...]]:
-    """Starts episodes, all or those of some numbers, and returns them and the tools that they offer.
-
-    They are started in blocks. A block that fails is started again one by one, so that an error names its row.
-    """
     wanted, asked = range(len(starts)) if numbers is None else numbers, starts.asked()
     started: list[Episode] = []
     tools: tuple[Schema, ...] = ()
@@ -291,7 +281,7 @@ def _started(
 
 
 def _start_some(name: str, starts: Sequence[tuple[int, dict[str, Any], Row, str]], instance: Any) -> list[Episode]:
-    """Starts the first of some episodes, and others for a moment; what fails is the first one's failure."""
+    """Starts the first of some episodes, and others for a moment; a failure is the first one's."""
     started: list[Episode] = []
     until = time.monotonic() + _MOMENT
     for start in starts:
@@ -326,7 +316,7 @@ def in_groups(starts: Sequence[Episode], size: int, first: int = 0) -> list[Epis
 def start_episode(
     name: str, instance: Any, index: int, how: dict[str, Any], row: Mapping[str, Any], place: str
 ) -> Episode:
-    """Starts one episode and returns what it shows; `place`: where its row was written, or what it is made from."""
+    """Starts one episode and returns what it shows; `place`: where its row was written."""
     observation, info = two_values(instance.reset(**deepcopy(how)))  # it may write into the row
     return Episode(
         index,
@@ -351,7 +341,7 @@ def _by_turn(worked: str | tuple[Action, ...] | None) -> tuple[Action, ...]:
 
 
 def prompt_of(observation: Any, info: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Returns the chat messages to answer, from what `reset` returned. Raises ShapeError: one is not text."""
+    """Returns the chat messages to answer, from what `reset` returned. Raises ShapeError if one is not text."""
     messages = tuple(info.get("prompt") or (Message(role="user", content=str(observation)),))
     for number, message in enumerate(messages, 1):
         content = message.get("content")

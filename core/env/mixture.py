@@ -1,8 +1,8 @@
 """Binds the environments of a run to their rewards, verifiers and shares of the prompts.
 
-With several of them every group belongs to one environment; rewards and verifiers then carry its name
-(`gsm8k.proximity`) and score its completions only. Its rewards are the first of these: `env_rewards`, where it names
-the environment; those of `rewards` whose columns its rows have, if any; its own.
+With several, every group belongs to one environment; rewards and verifiers then carry its name (`gsm8k.proximity`) and
+score its completions only. Its rewards are the first of: `env_rewards`, where it names the environment; those of
+`rewards` whose columns its rows have, if any; its own.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def with_session(envs: tuple[BoundEnv, ...], config: RunConfig) -> tuple[BoundEn
 
 
 def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
-    """Sets the environment's `dataset` option from --dataset, or to the hub's rows when the user names a model.
+    """Sets and settles the environment's `dataset` option: --dataset, or the hub's rows when the user names a model.
 
-    What follows from its rows is then settled. Raises UsageError if a dataset is named, and the environment has no such
-    option; DatasetError if what follows from the rows cannot be settled, since they cannot be used.
+    Raises UsageError if a dataset is named, and the environment has no such option; DatasetError if the rows are
+    unusable.
     """
     defaults = {option.name: option.default for option in env.spec.options}
     several = len(config.envs) > 1
@@ -150,7 +150,7 @@ def verifier_of(config: RunConfig, host: Host, env: BoundEnv, row: Row, *, fit: 
 def verifiers_by_env(
     config: RunConfig, host: Host, envs: Sequence[BoundEnv], rows: Sequence[Row]
 ) -> list[BoundVerifier | None]:
-    """Binds what decides each environment's accuracy, under its name. Raises UsageError: a verifier is for none."""
+    """Binds the verifier of each environment, under its name. Raises UsageError if a verifier is for none."""
     several = len(envs) > 1
     by_env = [verifier_of(config, host, env, row, fit=several) for env, row in zip(envs, rows, strict=True)]
     given = None if config.verifier is None else host.verifier(config.verifier)

@@ -43,7 +43,7 @@ def mixed_order(sources: Sequence[Source], wanted: int, seed: int) -> list[int]:
 
 
 def _turns(shares: Sequence[float], wanted: int) -> list[int]:
-    """Returns `wanted` times the source that is next: the one that is furthest behind its share."""
+    """Returns the next source `wanted` times: the one that is furthest behind its share."""
     total = sum(shares)
     had = [0] * len(shares)
     turns: list[int] = []

@@ -1,8 +1,8 @@
 """Steps environments in processes of their own, here or on the nodes of a cluster, as `LocalEnvBatch` does in threads.
 
-Theory of operation. A batch's environments are dealt out to processes, each with its share in the threads of
-`LocalEnvBatch`. What crashes, or holds up its whole process, costs the rollouts of that process only; it is started
-anew for the next batch. Calls and answers travel pickled; an exception travels as its name and its words.
+Theory of operation. A batch's environments are split over processes, each with its share in the threads of
+`LocalEnvBatch`. A crash or hang costs the rollouts of that process only; it is restarted for the next batch. Calls and
+answers travel pickled; an exception travels as its name and its words.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _elsewhere: ContextVar[Sequence[RemoteObject]] = ContextVar("where processes of 
 
 @contextmanager
 def stepping_elsewhere(hosts: Sequence[RemoteObject]) -> Iterator[None]:
-    """Has the environments that are to have processes step in these."""
+    """Makes the environments that are to have processes step in these."""
     before = _elsewhere.set(hosts)
     try:
         yield
@@ -79,7 +79,7 @@ class EnvHost:
 
 @dataclass(frozen=True, slots=True)
 class _Served(Place):
-    """An environment with MCP servers: where it is made without them, and what gives them to it."""
+    """An environment with MCP servers: where it is made without them, and the servers."""
 
     inner: Place
     factory: ServedFactory
@@ -89,7 +89,6 @@ class _Served(Place):
 
 
 def _place_of_factory(factory: Callable[..., Any]) -> Place:
-    """Returns what stands for the factory of an environment in another process."""
     if isinstance(factory, ServedFactory):
         return _Served(_place_of_factory(factory.make), replace(factory, make=dict))
     return place_of(factory)[0]
@@ -123,7 +122,7 @@ class EnvProcesses:
 
 
 class RemoteEnvs:
-    """The environments of one batch, dealt out to processes; see `EnvBatch`. `seconds`: the time limit of one call."""
+    """The environments of one batch, split over processes; see `EnvBatch`. `seconds`: the time limit of one call."""
 
     def __init__(self, hosts: Sequence[RemoteObject], given: bytes, batch: str, seconds: float) -> None:
         self._hosts = list(hosts)
@@ -174,7 +173,6 @@ class RemoteEnvs:
         return {number: results[number] for number in items}
 
     def _open(self, hosts: Collection[int]) -> None:
-        """Has processes load what makes the environments."""
         opening = {host: self._ask(host, "open", {}) for host in hosts}
         wait(opening.values(), _LOAD_LIMIT)
         for host, answer in opening.items():
@@ -193,7 +191,7 @@ class RemoteEnvs:
             return refused
 
     def _heard(self, host: int, answer: Future[bytes], seconds: float) -> bytes | Raised:
-        """Returns what a process answered within so many seconds, or why it did not, for every one of its share."""
+        """Returns a process's answer within so many seconds, or why there is none, for all of its share."""
         if not answer.done():
             held_up = "an environment of its process held all of them up, so the process was ended"
             self._lost[host] = Raised(RuntimeError(held_up), shared=True)
@@ -238,7 +236,7 @@ def trial_processes(env: BoundEnv, count: int) -> EnvProcesses | None:
 
 
 def processes_of(env: BoundEnv, count: int) -> EnvProcesses | None:
-    """Returns the processes of an environment, the same for whoever plays it; None for none."""
+    """Returns the processes of an environment, shared by all its callers; None for none."""
     if not count:
         return None
     key = (env.name, cloudpickle.dumps((dict(env.options), env.servers)), count)
@@ -249,7 +247,6 @@ def processes_of(env: BoundEnv, count: int) -> EnvProcesses | None:
 
 
 def _written(result: Any) -> Any:
-    """Returns an answer as it travels."""
     if not isinstance(result, Raised):
         return (True, result)
     try:

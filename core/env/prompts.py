@@ -19,7 +19,7 @@ _MARK = "SPELT{}SPELT"  # stands for a special token while a template renders
 
 
 def encode_episodes(tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]) -> list[list[int]]:
-    """Returns the prompts of episodes, with their tools, as token ids. Raises UsageError: the template refuses one."""
+    """Returns the prompts of episodes, with their tools, as token ids. UsageError if the template refuses one."""
     return [
         ids
         for tools, group in groupby(episodes, key=lambda episode: episode.tools)
@@ -67,9 +67,8 @@ def ids_between(
 ) -> list[int]:
     """Returns the tokens from a turn of the policy to its next one, in which special tokens that are given stay text.
 
-    `given`: messages or texts. `render`: makes the text between the turns of the same, with marks in the place of
-    special tokens that they spell out. `last`: the last token of the turn; when it is the one that ends a message, it
-    is not repeated.
+    `given`: messages or texts. `render`: makes the text between the turns, from messages with marks for spelt-out
+    special tokens. `last`: the last token of the turn; if it ends a message, it is not repeated.
     """
     marked, tokens = _marked(given, _spelt(tokenizer))
     ids = _in_pieces(tokenizer, render(marked), tokens)
@@ -111,7 +110,6 @@ def _marked(messages: Sequence[Any], spelt: re.Pattern[str]) -> tuple[list[Any],
 
 
 def _in_pieces(tokenizer: PreTrainedTokenizerBase, text: str, tokens: Sequence[str]) -> list[int]:
-    """Tokenises a rendered prompt in which marks stand for spelt-out tokens."""
     pieces = re.split(_MARK.format("([0-9]+)"), text)
     ids: list[int] = []
     for number, piece in enumerate(pieces):

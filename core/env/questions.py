@@ -1,7 +1,7 @@
 """Finds episodes that ask the same question, so that no held-out question is trained on.
 
-With one turn the prompt is the question. With several turns it is prompt and row, since what an episode hides has to
-stand in its row; where the rows of made-up episodes are all the same, each seed is a question.
+With one turn the prompt is the question. With several turns it is prompt and row, since an episode may hide something
+in its row; where the rows of made-up episodes are all the same, each seed is a question.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ def questions_of(env: BoundEnv, episodes: Sequence[Episode]) -> list[bytes]:
 
 
 def asked_by(question: Question, held_out: Sequence[Episode], train: Sequence[Episode]) -> set[bytes]:
-    """Returns the questions of held-out episodes that training episodes ask, too.
-
-    Of training episodes that are started when they are asked for, only those are whose rows may ask the same.
-    """
+    """Returns the questions of held-out episodes that training episodes ask; starts only rows that may ask them."""
     wanted, asked = set[bytes](), set[int | None]()
     for episode in held_out:
         wanted.add(question.of(episode))

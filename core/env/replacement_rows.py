@@ -25,7 +25,7 @@ class ReplacementRows:
         return self._envs[env].train[index]
 
     def instead(self, gone: Sequence[Place], used: Collection[Place], step: int) -> list[Place | None]:
-        """Returns another unused row of the same environment for each of these, None where there is none."""
+        """Returns another unused row of the same environment for each place, or None."""
         taken, places = set(used), list[Place | None]()
         for env, index in gone:
             rows = range(len(self._envs[env].train))

@@ -1,7 +1,4 @@
-"""Takes one step of an environment and checks the result against gymnasium's contract.
-
-Beside actions an environment may want to know of turns that called its tools, and of a budget that ended its rollout.
-"""
+"""Takes one step of an environment and checks the result against gymnasium's contract."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ def tell_of_calls(text: str, calls: Sequence[ToolCall], answers: Sequence[str], 
 
 
 def cut_off(calling: bool, env: Any) -> StepAnswer | None:
-    """Asks an environment what a rollout came to that a budget ended; None where nothing is left to ask."""
+    """Asks an environment for the outcome of a rollout that a budget ended; None where nothing is left to ask."""
     end = getattr(getattr(env, "unwrapped", env), "cut", None)
     if callable(end):
         return _checked(end())
@@ -55,7 +52,7 @@ def cut_off(calling: bool, env: Any) -> StepAnswer | None:
 
 
 def weaknesses_of(env: Any) -> Callable[[Mapping[str, Any]], Iterable[str]] | None:
-    """Returns what says for what a row's task pays beside its solution, a sentence each; None where that is unknown."""
+    """Returns what yields sentences on what a row's task pays for beside its solution; None if unknown."""
     weaknesses = getattr(getattr(env, "unwrapped", env), "weaknesses", None)
     return weaknesses if callable(weaknesses) else None
 
@@ -123,7 +120,6 @@ def _held_by_json(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Returns a number of numpy or torch as Python's own. Raises TypeError if it is something else."""
     if getattr(value, "shape", None) != ():
         raise TypeError(f"{with_article(type(value).__name__)} is not a number")
     return value.item()

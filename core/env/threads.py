@@ -1,10 +1,9 @@
 """Runs environments side by side, each in a thread of its own.
 
 Theory of operation. The environment of a rollout is made, reset, stepped and closed in one thread, since some libraries
-want that. A call's time runs from when it was handed out. Python cannot end a thread: at its limit a call is a failure,
-its daemon thread is left alone and the environment is not called again. Environments that answered have closed before
-the next batch makes its own. What hangs in C code that keeps the interpreter's lock holds up everything; that needs a
-process of its own.
+want that. Python cannot end a thread: a call over its limit is a failure, its daemon thread is left and the environment
+not called again. Environments that answered have closed before the next batch makes its own. C code that hangs with the
+interpreter's lock holds up everything; that needs a process of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Describes an environment's typed functions (its attribute `tools`) as tool schemas and calls them.
 
-A function with an attribute `json_schema` is described by that. What a tool raises is an answer too, since the policy
-may have asked for something impossible; a `GrpoError` says that the machine is at fault and is not an answer.
+A function's attribute `json_schema` replaces its description. What a tool raises is an answer too, since the policy may
+have asked for something impossible; a `GrpoError` says that the machine is at fault and is not an answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def checked(call: ToolCall, schemas: Sequence[Schema]) -> ToolCall:
 
 
 def _types(schema: Any) -> list[str]:
-    """Returns the JSON types that a schema allows; none where it does not say."""
     if not isinstance(schema, Mapping):
         return []
     choices = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
@@ -54,7 +53,7 @@ def _types(schema: Any) -> list[str]:
 
 
 def functions_of(env: Any) -> dict[str, Callable[..., Any]]:
-    """Returns the tools that an environment offers, by name; raises TypeError or ValueError where they are none."""
+    """Returns the tools that an environment offers, by name. Raises TypeError or ValueError."""
     offered = tuple(getattr(getattr(env, "unwrapped", env), "tools", None) or ())
     tools: dict[str, Callable[..., Any]] = {}
     for function in offered:

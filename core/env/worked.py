@@ -1,6 +1,6 @@
 """Plays known actions (gold solutions, demonstrations) in a run's environments, within the limits of its rollouts.
 
-An environment that raises, hangs or ends its process fails its own episode: what it took along is played again.
+An environment that raises, hangs or ends its process fails its own episode; the others of that process are repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Wanted = tuple[Episode, Sequence[Action]]  # an episode, and the actions to play
 
 @dataclass(frozen=True, slots=True)
 class WorkedTurn:
-    """One action, and what came of it."""
+    """One action and its result."""
 
     action: Action  # what the policy would say, or a call of a tool
     tool_answer: str | None  # what the tool answered; None for an action that is no call
@@ -47,7 +47,7 @@ class Worked:
 
 
 def play_worked(opened: Callable[[], EnvBatch], wanted: Sequence[Wanted], *, cuts: bool = True) -> list[Worked]:
-    """Plays episodes with known actions; `cuts` asks what an episode came to that they did not end."""
+    """Plays episodes with known actions; `cuts` asks for the outcome of an episode that they did not end."""
     done: list[Worked] = []
     for first in range(0, len(wanted), AT_ONCE):
         done += _block(opened, wanted[first : first + AT_ONCE], cuts)

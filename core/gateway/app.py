@@ -1,9 +1,8 @@
 """Serves the APIs of chat programs over HTTP; a desk (core/rollout/agents/desk.py) answers the requests.
 
-A key opens the episode that it was made for, and nothing else. A request waits as long as its answer takes: a stream is
-kept open by comments, any other answer by its connection. A program that goes away cancels its request; an answer
-counts as delivered when all of it was written to a connection that still stood. Clients repeat what ends with a status
-of 429, or of 500 and above, so no request of theirs is refused with one.
+A key opens only its own episode. A stream is kept open by comments, any other answer by its connection. A program that
+goes away cancels its request; an answer counts as delivered when all of it was written to an open connection. Clients
+repeat what ends with a status of 429, or of 500 and above, so no request is refused with one.
 """
 
 from __future__ import annotations
@@ -111,7 +110,6 @@ def _known_key(desk: Desk, scope: Scope) -> str:
 
 
 def _admitted(desk: Desk, scope: Scope) -> str:
-    """Returns the key of a request. Raises Refused: the desk knows none."""
     if key := _known_key(desk, scope):
         return key
     raise Refused(
@@ -123,7 +121,6 @@ def _admitted(desk: Desk, scope: Scope) -> str:
 
 
 def _model(name: str) -> Body:
-    """Describes the policy, with the fields of OpenAI's and of Anthropic's API."""
     return {
         "id": name,
         "object": "model",
@@ -190,7 +187,7 @@ class _Point:
             connection.close()
 
     async def _ask(self, connection: Connection) -> Ask:
-        """Reads a request; nothing of it is kept but what is asked."""
+        """Reads a request; nothing of it is kept but the question."""
         data = await connection.body()
         if len(data) <= LARGE:
             return self.dialect.read(body_of(data), connection.headers)
@@ -199,7 +196,7 @@ class _Point:
             return self.dialect.read(body_of(data), connection.headers)
 
     async def _answer(self, key: str, ask: Ask, connection: Connection) -> None:
-        """Answers a request. Raises Refused: it gets no answer; Gone: the client went away."""
+        """Answers a request. Raises Refused if it gets no answer, Gone if the client went away."""
         if self.counts:
             await connection.deliver(messages.counted(self.desk.count(key, ask)))
             return
@@ -220,11 +217,10 @@ class _Point:
 
 
 def _error(dialect: Dialect, refused: Refused) -> JSONResponse:
-    """Returns an error of an API; it asks SDKs not to try again."""
     return JSONResponse(dialect.error(refused), refused.status, {"x-should-retry": "false"})
 
 
 def gateway_server(desk: Desk, listener: socket.socket | None = None, pause: float = PAUSE) -> HttpServer:
-    """Returns the server of a gateway, still to be started; on `listener`, or on a free port of 127.0.0.1."""
+    """Returns the server of a gateway, not yet started; on `listener`, or on a free port of 127.0.0.1."""
     # A key is a secret that no web page knows, so any name of this machine will do: sessions have their own.
     return HttpServer(gateway_app(desk, pause), listener or bound("127.0.0.1", 0), Callers(hosts=None), LIMITS)

@@ -75,8 +75,7 @@ class Connection:
     async def held(self, work: Coroutine[Any, Any, Result], pause: float | None) -> Result:
         """Waits for work, and cancels it when the client goes away, which raises Gone.
 
-        `pause`: seconds after which the response begins as a stream, and between two comments in it; None: the client
-        waits for the whole response.
+        `pause`: seconds after which the response begins as a stream, and between two comments in it; None: no stream.
         """
         assert self._watch is not None
         task = asyncio.create_task(work)
@@ -93,7 +92,7 @@ class Connection:
             await asyncio.gather(task, return_exceptions=True)
 
     async def deliver(self, body: Mapping[str, Any] | bytes) -> None:
-        """Sends JSON, or the bytes of events, before the `end`. Raises Gone: the client went away meanwhile."""
+        """Sends JSON, or the bytes of events, before the `end`. Raises Gone if the client went away."""
         assert self._watch is not None
         for _ in range(LOOP_PASSES):
             await asyncio.sleep(0)

@@ -1,8 +1,7 @@
 """Defines the form of requests and answers that all APIs are converted to.
 
-A request is compared with earlier ones by its messages, so what programs change on the way is not part of their
-equality: ids, the spelling of arguments, marks for caches, None in the place of "", blanks around what the assistant
-said.
+A request is compared with earlier ones by its messages, so what programs change on the way is ignored: ids, the
+spelling of arguments, marks for caches, None for "", blanks around the assistant's text.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ class Answered(Protocol):
 class Refused(Exception):
     """A request that gets no answer.
 
-    `status`: of HTTP: 400 for what cannot be answered or an episode that has ended, 401 for an unknown key, 404 for
-    another model, 413 for too many bytes. `code`: one word that clients look at, such as `context_length_exceeded`.
+    `status`: of HTTP: 400 for what cannot be answered or an ended episode, 401 for an unknown key, 404 for another
+    model, 413 for too many bytes. `code`: one word that clients look at, such as `context_length_exceeded`.
     """
 
     def __init__(self, status: int, message: str, code: str = "invalid_request_error") -> None:
@@ -85,7 +84,7 @@ class Refused(Exception):
 
 
 def refuse_other_model(ask: Ask, model: str) -> None:
-    """Raises Refused for a request to another model than the policy, whatever provider stands in front of its name."""
+    """Raises Refused for a request to another model than the policy, ignoring a provider before its name."""
     if ask.model.rpartition("/")[2] != model.rpartition("/")[2]:
         message = f"there is no model '{one_line(ask.model)}'; there is: {model}. OPENAI_MODEL and access.model name it"
         raise Refused(404, message, "model_not_found")
@@ -103,17 +102,17 @@ class Desk(Protocol):
     async def ask(self, key: str, ask: Ask) -> Answered:
         """Answers a request, however long it takes; a client that goes away cancels it.
 
-        Raises Refused: unknown key, ended episode, another model, no room in the context, a conversation that the
-        model's chat template cannot render.
+        Raises Refused for an unknown key, an ended episode, another model, a full context, or a conversation that the
+        chat template cannot render.
         """
         ...
 
     def count(self, key: str, ask: Ask) -> int:
-        """Returns how many tokens a request's prompt has. Raises Refused: as `ask`."""
+        """Returns how many tokens a request's prompt has. Raises Refused as `ask`."""
         ...
 
     def note(self, key: str, refused: Refused) -> None:
-        """Notes that a request of a known key was refused, by this desk or before it came here."""
+        """Notes that a request of a known key was refused, here or before."""
         ...
 
 
@@ -121,7 +120,7 @@ class Dialect(Protocol):
     """An API; each is a module with these functions."""
 
     def read(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> Ask:
-        """Reads a request. Raises Refused: it is malformed, or asks for what the policy cannot do."""
+        """Reads a request. Raises Refused if it is malformed, or asks for what the policy cannot do."""
         ...
 
     def whole(self, ask: Ask, replies: Sequence[Reply]) -> Mapping[str, Any]:

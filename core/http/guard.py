@@ -1,10 +1,8 @@
 """Refuses callers and request bodies before they reach an application, and limits the size of bodies.
 
-Refusals and errors are JSON, {"error": what happened, why, what to do next}, or plain text for a person who opened an
-address in a browser. An application refuses by raising starlette's `HTTPException(status, text)`.
-
-A caller that is answered before all of its body arrived may still be sending. The rest is then read and forgotten, for
-a moment, so that it sees the answer and no broken connection; after that the connection ends.
+Errors are JSON, {"error": what happened, why, what to do next}, or plain text for a browser. An application refuses by
+raising starlette's `HTTPException(status, text)`. The rest of a refused body is read and forgotten for a moment, so
+that the caller sees the answer and no broken connection.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ def same_secret(given: str, secret: str) -> bool:
 
 
 class Guard:
-    """An ASGI application that lets through to another one what may pass."""
+    """An ASGI application that passes permitted requests to another one."""
 
     def __init__(self, app: ASGIApp, callers: Callers, limits: Limits) -> None:
         self._app = app
@@ -92,7 +90,7 @@ class Guard:
                 raise
 
     def _refuse_stranger(self, scope: Scope) -> None:
-        """Refuses callers by name, origin and token. Raises HTTPException: with status 431, 403 or 401."""
+        """Refuses callers by name, origin and token, with status 431, 403 or 401."""
         headers = Headers(scope=scope)
         size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) for k, v in scope["headers"])
         if len(headers) > self._limits.head_fields or size > self._limits.head_bytes:

@@ -44,7 +44,7 @@ class Callers:
 
 
 def is_loopback(host: str) -> bool:
-    """Says whether an address, or every one of a name, is reached from this machine alone; "" is any address."""
+    """Returns whether an address, or every one of a name, is reached from this machine alone; "" is any address."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     try:
@@ -55,7 +55,6 @@ def is_loopback(host: str) -> bool:
 
 
 def is_loopback_address(text: str) -> bool:
-    """Says whether a text is an IP address of the loopback."""
     with suppress(ValueError):
         return ipaddress.ip_address(text).is_loopback
     return False

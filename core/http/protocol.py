@@ -1,9 +1,8 @@
 """Adds to uvicorn's HTTP/1.1 protocol the limits that it lacks: slow heads, callers that do not read, connections.
 
-A connection is cut when it has not sent a whole request line with its headers in time, counted from its first byte
-(or from its opening), and when none of an answer was taken for a while. One connection too many costs the one that has
-waited longest for a request its place, or is closed itself where all are busy. (uvicorn's own limit answers 503 to
-everybody as soon as enough idle connections are open.)
+A connection is cut when its request line and headers are late, counted from its first byte (or its opening), and when
+none of an answer was taken for a while. One connection too many costs the one that has waited longest for a request its
+place, or is closed itself where all are busy. (uvicorn's own limit answers 503 to everybody.)
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class LimitedProtocol(H11Protocol):
         self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begins to wait for a request, and closes a connection where too many are open."""
+        """Starts waiting for a request, and closes a connection where too many are open."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # so that `pause_writing` tells of every byte that was not taken
         self._waits_since = self.loop.time()

@@ -4,9 +4,8 @@
     with HttpServer(app, bound("127.0.0.1", 0), Callers(token=secret), Limits(body_bytes=2**20)) as server:
         print(server.port)
 
-`async def` handlers run in the server's thread, on its event loop, `def` handlers in a pool of threads; both refuse
-with starlette's `HTTPException(status, text)`. Importing this module loads starlette and uvicorn, so it is imported
-where a server starts and nowhere else.
+`async def` handlers run on the server's event loop, `def` handlers in a pool of threads. Importing this module loads
+starlette and uvicorn, so it is imported where a server starts and nowhere else.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ CALLERS, LIMITS, NO_HEADERS = Callers(), Limits(), dict[str, str]()
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Returns a socket with an address, on which a server may listen. Raises OSError: it is taken, or not ours."""
+    """Returns a socket with an address, on which a server may listen. Raises OSError if it is taken, or not ours."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sends at once where it is named
     try:
@@ -62,7 +61,7 @@ class HttpServer:
         return int(self._address[1])
 
     def start(self) -> None:
-        """Returns once requests are answered. Raises OSError: another process began to listen on the address."""
+        """Returns once requests are answered. Raises OSError if another process began to listen on the address."""
         self._thread.start()
         self._server.ready.wait()
         if self._error is not None:
@@ -108,7 +107,6 @@ class _Server(uvicorn.Server):
         self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Waits for unfinished answers as long as they have, and cuts the others."""
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             connection.transport.abort()

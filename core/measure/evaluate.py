@@ -1,6 +1,6 @@
 """Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k, with 95% intervals.
 
-The intervals count different questions. An undecided verdict or a failed call is left out and counted beside the mean.
+The intervals count different questions. Undecided verdicts and failed calls are counted beside the mean.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def complete(
 ) -> list[Completion]:
     """Samples `samples` completions for each episode, those of an episode adjacent and one group.
 
-    `rollouts` was synced with the policy. `batch_size` is in completions; `on_batch` is told after each batch how many
-    completions it had. With a `player`, a completion is a rollout of several turns.
+    `rollouts` was synced with the policy. `batch_size`: completions; `on_batch` gets those of each batch. With a
+    `player`, a completion is a rollout of several turns.
     """
     prompts = [ids for ids in encode_episodes(tokenizer, episodes) for _ in range(samples)]
     starts = in_groups([episode for episode in episodes for _ in range(samples)], samples)
@@ -86,8 +86,8 @@ def evaluation_of(
 ) -> Evaluation:
     """Judges and scores completions and summarises both.
 
-    `samples`: how many each episode has. `questions`: what each episode asks; the same for episodes that ask the same.
-    `judge`: gives one judgement per completion, or None. `score`: gives one outcome per completion and reward, or None.
+    `samples`: of each episode. `questions`: of each episode, equal where they ask the same. `judge`: gives one
+    judgement per completion; `score`: one outcome per completion and reward; both may be None.
     """
     verdicts = tuple(judge(completions)) if judge else ()
     right = [judgement.verdict.ok if judgement.verdict else None for judgement in verdicts]

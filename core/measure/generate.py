@@ -102,7 +102,7 @@ class Example:
 
 
 def example_of(weights: Weights, env: str | None, host: Host) -> Example:
-    """Finds the prompt to imitate: the named environment's, else the run's, else a bare user message.
+    """Returns the prompt to imitate: the named environment's, else the run's, else a bare user message.
 
     Raises UsageError if the environment or its rows cannot be used.
     """

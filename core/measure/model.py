@@ -102,7 +102,7 @@ class Measurement:
 
 
 def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[str]) -> list[Choices]:
-    """Returns the choices for each environment: those that the user names, else those of the run.
+    """Returns the choices for each environment that the user names, else each of the run.
 
     The name of one of a run's several environments stands for that one, with its options and rewards.
     """
@@ -117,7 +117,7 @@ def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[
 
 
 def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> EvaluationPlan:
-    """Decides and checks everything that can be decided without weights; UsageError names what cannot work."""
+    """Decides and checks everything that can be decided without weights. Raises UsageError."""
     config, left_out = _config(weights, choices)
     [env] = with_session((with_dataset(host.env(config.envs[0]), config),), config)
     agent = bound_agent(config.agent, host, [env])
@@ -168,8 +168,7 @@ def _episodes(
 ) -> tuple[Sequence[Episode], tuple[str, ...]]:
     """Starts the episodes of a split, and returns what a user should know of them.
 
-    Of the split "test" of a run's own environment these are the held-out ones of the run: they ask nothing that was
-    trained on. Raises UsageError: no held-out episode is left.
+    For the split "test" of a run's own environment these are its held-out ones; UsageError if none is left.
     """
     opened = starting_place(env, config.rollout.env_processes, config.rollout.step_timeout)
     start = partial(episodes_of, env, opened=opened)
@@ -187,7 +186,7 @@ def _episodes(
 
 
 def _notes_on_tenth(env: BoundEnv, episodes: Sequence[Episode]) -> Iterator[str]:
-    """Yields a note if the rows are those of one file, of which the split "test" is only the end."""
+    """Yields a note if the split "test" is only the end of one file."""
     for name in (str(env.options.get("dataset", "")), env.name.partition(":")[2]):
         if name and Path(name).is_file():
             count = counted(len(episodes), "problem")
@@ -253,8 +252,7 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
 def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any]]:
     """Returns one row per completion, which `grpo score` and `grpo verify` read as it is.
 
-    A row holds the columns of the episode, then what was sampled and what came of it; on a clash of names the latter
-    stand.
+    On a clash of names, what was sampled and its outcome replace the columns of the episode.
     """
     rows: list[dict[str, Any]] = []
     for i, completion in enumerate(evaluation.completions):
@@ -279,8 +277,8 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
 def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, ...]]:
     """Merges the settings of the run that made the weights, if a run did, with the user's choices.
 
-    Naming an environment leaves the run's rewards and dataset behind. Rewards that `grpo.train` was given as objects
-    are in no file, and are left out with a note for each.
+    Naming an environment drops the run's rewards and dataset. Rewards given to `grpo.train` as objects are in no file,
+    and are left out with a note for each.
     """
     tree: dict[str, Any] = {"model": None if weights.embedded else weights.base}
     of_run = choices.env is None or choices.of_run
@@ -310,8 +308,6 @@ def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, .
 
 
 def _leave_out_objects(tree: dict[str, Any]) -> Iterator[str]:
-    """Removes the rewards of a configuration that were objects of Python, and yields a note for each."""
-
     def kept(refs: Sequence[PluginRef]) -> Iterator[PluginRef]:
         for ref in refs:
             if (text := parse(ref)).distribution == GIVEN:

@@ -1,9 +1,8 @@
 """Plays the episodes of an environment for a client, one at a time, and scores each when it is over.
 
-A client is told the task, calls the environment's tools and submits texts, which are the turns of a policy. What it is
-told at the end are the scores of the run's rewards and the verdict of its verifier. What fails has no score. `serve`
-offers that as an MCP server over standard input and output: beside the environment's own tools there are `reset`, which
-begins a task, and `submit`, which answers it or makes a move. One process serves one client.
+A client is told the task, calls the environment's tools and submits texts, which are the turns of a policy. `serve`
+offers that as an MCP server over standard input and output, with the tools `reset`, which begins a task, and `submit`,
+which answers it or makes a move. One process serves one client.
 """
 
 from __future__ import annotations
@@ -32,12 +31,9 @@ from grpo.plugins.types import Completion
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a client.
+    """The answer to a client: `text` is for the model, `error` says that it is the reason of a failure.
 
-    Attributes:
-        text: for the model.
-        error: it is the reason why something could not be done.
-        data: the scores, where an episode is over: `score` (a number, or None), `rewards`, `correct`.
+    `data`: the scores, where an episode is over: `score` (a number, or None), `rewards`, `correct`.
     """
 
     text: str
@@ -48,8 +44,7 @@ class Answer:
 class ServedEnv:
     """An environment for one client; use it as a context manager.
 
-    `env`: the environment. `episodes`: its tasks. `rewards`, `verifier`: what scores and judges. `seconds`: for one
-    call of the environment.
+    `episodes`: its tasks. `rewards`, `verifier`: what scores and judges. `seconds`: for one call of the environment.
     """
 
     def __init__(
@@ -81,7 +76,7 @@ class ServedEnv:
         return self._episodes[0].tools
 
     def reset(self, index: int | None = None) -> Answer:
-        """Begins a task: that of a row, or the next one. A task that was not ended is given up and has no score."""
+        """Begins a task: that of a row, or the next one. A task that was not ended is dropped without a score."""
         index = self._next if index is None else index
         if not 0 <= index < len(self._episodes):
             return Answer(
@@ -138,7 +133,6 @@ class ServedEnv:
         return len(self._worked.turns) >= self._env.spec.max_turns
 
     def _ended(self, last: str) -> Answer:
-        """Ends the episode and scores it."""
         assert self._episode is not None
         turn = self._worked.turns[-1]
         if not self._worked.ended:

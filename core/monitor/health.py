@@ -37,7 +37,7 @@ LOGP_DIFFERENCE = {"float32": 0.01, "bfloat16": 1.0, "float16": 0.5}  # nats; ro
 
 
 class HealthWatch:
-    """Remembers what was seen and which warnings were given."""
+    """Remembers what it saw and which warnings it gave."""
 
     def __init__(self, dtype: str) -> None:
         self._difference_limit = LOGP_DIFFERENCE[dtype]
@@ -50,10 +50,7 @@ class HealthWatch:
         self._accuracies = Course()
 
     def batch(self, step: int, completions: Sequence[Completion], totals: Sequence[float | None]) -> list[str]:
-        """Looks at the texts and totals of one generation; returns new warnings.
-
-        A rollout that failed says nothing of the policy or the rewards, and the run warns of it by itself.
-        """
+        """Checks the texts and totals of one generation without failed rollouts; returns new warnings."""
         pairs = [(c, total) for c, total in zip(completions, totals, strict=True) if c.finish_reason != "error"]
         if not pairs:
             return []
@@ -98,7 +95,7 @@ class HealthWatch:
         return warnings
 
     def metrics(self, row: Mapping[str, float | int | None]) -> list[str]:
-        """Looks at the metrics of one step; returns new warnings."""
+        """Checks the metrics of one step; returns new warnings."""
         warnings: list[str] = []
         step = row["step"]
         flat = row.get("frac_reward_zero_std")
@@ -134,7 +131,6 @@ class HealthWatch:
         return warnings
 
     def _abstaining(self, row: Mapping[str, float | int | None]) -> list[str]:
-        """Counts the steps on which a reward or a component of a rubric abstained on everything."""
         warnings: list[str] = []
         for key, share in row.items():
             if share is None or not key.startswith("rewards/") or not key.endswith("/abstain"):

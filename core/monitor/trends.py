@@ -1,6 +1,4 @@
-"""Compares the last steps of a run with its first ones and warns of four things that a mean reward hides.
-
-Each is checked in windows of WINDOW steps:
+"""Compares the last WINDOW steps of a run with its first ones and warns of four things that a mean reward hides.
 
 - the entropy of the policy collapses without a gain;
 - one of several rewards comes to dominate all advantages without a gain;
@@ -35,7 +33,7 @@ WHOLE = ("entropy", "accuracy", "reward", ZEROS, SECONDS, LOAD)
 
 @dataclass(slots=True)
 class Course:
-    """What is remembered of a metric, however many steps there are."""
+    """The history of a metric in bounded memory."""
 
     count: int = 0  # of its values
     # first, last: up to WINDOW of them
@@ -64,7 +62,7 @@ class Trends:
         self._courses: defaultdict[str, Course] = defaultdict(Course)
 
     def look(self, row: Mapping[str, float | int | None]) -> Iterator[tuple[str, str]]:
-        """Yields what is to be warned of after a step: a key, and the words."""
+        """Yields the warnings of a step: a key, and the words."""
         for name, value in row.items():
             if value is not None and (
                 name in WHOLE or name.startswith(LOWEST_TIME) or name.rpartition("/")[2] in OF_REWARDS

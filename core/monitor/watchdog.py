@@ -1,7 +1,4 @@
-"""Runs a check on a run until the check itself fails; then it warns once and stops checking.
-
-An error of a check must not end the run, and must not disable the check silently.
-"""
+"""Runs a check on a run until the check itself fails; then it warns once and stops checking."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class Watchdog:
         self._ended = False
 
     def look(self, step: int, looks: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
-        """Returns what a look at a step finds; nothing from the first error on."""
+        """Returns the findings of a step; nothing from the first error on."""
         if self._ended:
             return []
         try:

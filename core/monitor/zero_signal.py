@@ -1,7 +1,4 @@
-"""Stops a run without a signal: a reward that abstains on everything, or rewards that never differ within a group.
-
-The first is what a function without `return` does; with the second, every advantage of every step is zero.
-"""
+"""Stops a run whose rewards say nothing: one abstains on everything (no `return`), or they never differ in a group."""
 
 from __future__ import annotations
 
@@ -78,7 +75,6 @@ class ZeroSignalWatch(Part):
 
 
 def _abstained(outcomes: Sequence[Outcome]) -> float | None:
-    """Returns the share of a reward's completions that it abstained on; None where it had none."""
     own = [outcome.kind == "abstain" for outcome in outcomes if outcome != ELSEWHERE]
     return sum(own) / len(own) if own else None
 

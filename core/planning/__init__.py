@@ -1,4 +1,1 @@
-"""Turns a configuration into a `Plan`, or refuses it with a clear error before a model loads.
-
-One module for each topic that is decided.
-"""
+"""Turns a configuration into a `Plan`, or refuses it before a model loads; one module for each topic."""

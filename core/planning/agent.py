@@ -56,10 +56,7 @@ def decide_agent(
 
 
 def own_prompt(source: str | Mapping[str, Any]) -> str:
-    """Returns a note for a run with an agent.
-
-    `source`: the agent as the user named it, a SPEC or a table with its name.
-    """
+    """Returns a note for a run with an agent, a SPEC or a table with its name."""
     spec = source if isinstance(source, str) else source["name"]
     return (
         "an agent sends prompts of its own, and their length is not known before a run; this measures the first: "

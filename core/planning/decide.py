@@ -1,9 +1,7 @@
 """Decides and refuses everything that can be known before a model loads.
 
-Whatever cannot work ends here, with the remedy.
-
-`make_plan` is the table of contents: facts are gathered once, each topic is decided once, in its module, from the
-facts and from what was decided before it.
+`make_plan` is the table of contents: facts are gathered once, each topic is decided once, in its module, from the facts
+and from what was decided before it.
 """
 
 from __future__ import annotations
@@ -35,11 +33,10 @@ from grpo.plugins.host import Host
 
 @loading()
 def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool = True) -> Plan:
-    """Decides and checks everything that can be decided without weights.
+    """Decides and checks everything that can be decided without weights. Raises UsageError with the remedy.
 
-    `fresh`: the run directory must not exist yet; False for a run that resumes. `served`: rollout servers are there and
-    are asked whether they fit; False for a plan that is only looked at. Raises UsageError: something cannot work; the
-    message names it and the remedy.
+    `fresh`: the run directory must not exist yet; False for a run that resumes. `served`: rollout servers are asked
+    whether they fit; False for a plan that is only looked at.
     """
     facts = gather_facts(config, host)
     loss, advantage = bind_objective(config, host)
@@ -120,8 +117,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
 def context_of(config: RunConfig, host: Host) -> int:
     """Returns the most tokens of a prompt and what follows it, over the rows of a run.
 
-    Raises UsageError: the environments, the rewards or the model's tokenizer cannot be used so; DatasetError: the rows
-    cannot be used, or a prompt is too long; PluginError: an environment breaks the contract.
+    Raises UsageError for unusable environments, rewards or tokenizers; DatasetError for unusable rows or a prompt that
+    is too long; PluginError if an environment breaks the contract.
     """
     facts = gather_facts(config, host)
     model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)

@@ -1,6 +1,6 @@
 """Collects the facts that planning needs about this machine, the model and the plugins.
 
-Each fact is found once and handed on: `Facts` before a row is read, `ModelFacts` before weights load.
+Each fact is found once: `Facts` before a row is read, `ModelFacts` before weights load.
 """
 
 from __future__ import annotations
@@ -58,10 +58,7 @@ class ModelFacts:
 
 
 def gather_facts(config: RunConfig, host: Host) -> Facts:
-    """Looks up what a configuration names; whatever is wrong with a name is said here, before rows are read.
-
-    Raises UsageError: a model or a plugin that there is not, or that cannot be used so.
-    """
+    """Looks up what a configuration names, before rows are read. Raises UsageError for missing models or plugins."""
     facts = Facts(
         source=training_source(config.model),
         envs=bound_envs(config, host),
@@ -79,11 +76,10 @@ def gather_facts(config: RunConfig, host: Host) -> Facts:
 def read_model(
     source: str, tokenizer_source: str | None = None, variables: Mapping[str, Value] | None = None
 ) -> ModelFacts:
-    """Reads a model's configuration and tokenizer, and no weights.
+    """Reads a model's configuration and tokenizer, and no weights. `tokenizer_source`: None for the same.
 
-    `tokenizer_source`: another one for the tokenizer, or None for the same. Raises UsageError: one of them cannot be
-    loaded, the model's positions depend on the rest of a batch, or it is no causal language model that is computed
-    right.
+    Raises UsageError if one cannot be loaded, the model's positions depend on the rest of a batch, or it is no causal
+    language model that is computed right.
     """
     config = load_model_config(source)
     refuse_unsafe_rope(config)

@@ -1,10 +1,9 @@
 """Estimates the seconds and bytes of one step on many GPUs, from published figures.
 
-The figures are those of the makers' data sheets: dense products in bfloat16 with sums in float32, the memory's
-bandwidth, the bandwidth of NVLink or PCIe in one direction, and the network that machines with such a GPU are usually
-sold with, for each GPU. What of them a real program reaches is assumed (`Share`); nothing is measured.
-With P parameters of b bytes, c completions of T sampled tokens after a prompt of Q, N GPUs that sample with t of them
-sharing a layer, and n that train:
+The figures are those of the makers' data sheets: dense bfloat16 products with float32 sums, the memory's bandwidth, the
+bandwidth of NVLink or PCIe in one direction, and the usual network of such machines, for each GPU. What a real program
+reaches of them is assumed (`Share`); nothing is measured. With P parameters of b bytes, c completions of T sampled
+tokens after a prompt of Q, N GPUs that sample with t of them sharing a layer, and n that train:
 
 - reading prompts: 2 P Q operations for each prompt (its group shares them), over all GPUs that sample
 - sampling: T rounds, each of which reads P b / t bytes of weights and the keys and values of the sequences that an
@@ -87,7 +86,7 @@ def known_gpu(name: str) -> Gpu | None:
 
 
 def device_of(text: str) -> Device:
-    """Returns the memory of a GPU that goes by its name, or by how much it has. Raises UsageError: it is neither."""
+    """Returns the memory of a GPU by its name or its size. Raises UsageError."""
     known = known_gpu(text)
     if known is not None:
         return known.device
@@ -189,7 +188,7 @@ class Placement:
 
 
 def place(shape: Shape, work: Work, cluster: Cluster) -> Placement:
-    """Returns the placement with the shortest step. Raises UsageError: it fits nowhere."""
+    """Returns the placement with the shortest step. Raises UsageError if it fits nowhere."""
     placements = list(_placements(shape, work, cluster))
     if not placements:
         raise UsageError(

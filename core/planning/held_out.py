@@ -1,8 +1,8 @@
 """Chooses the held-out episodes of an environment, which ask nothing that is trained on.
 
-What asks a question that is trained on is dropped. Of made-up episodes this may leave few, since questions come again
-where there are not many: then one question in ten, by its digest, is held out and never trained on. Where that leaves
-too few questions, nothing is held out and accuracy is measured on what is trained on. A note says so.
+Questions that are trained on are dropped. Where made-up episodes repeat questions and few are left, one question in
+ten, by its digest, is held out and never trained on. Where that leaves too few, nothing is held out, accuracy is
+measured on the training questions, and a note says so.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ class HeldOutPart:
 
 
 def hold_out(env: BoundEnv, train: Sequence[Episode], size: int | None, *, made: int, opened: Opened) -> HeldOutPart:
-    """Starts the held-out episodes of an environment.
+    """Starts the held-out episodes of an environment, given its training episodes.
 
-    `train`: its training episodes; of many rows only those are started that may ask the same. `size`: how many to hold
-    out; None for all rows of the split. `made`: how many to hold out where the environment makes its own and `size` is
-    None. `opened`: returns a place where episodes are started. Raises DatasetError: the rows cannot be used, or there
-    are none; PluginError: the environment breaks the contract, or an episode does not start in time.
+    `size`: how many; None for all rows of the split. `made`: how many where the environment makes its own and `size` is
+    None. `opened`: returns a place to start episodes in. Raises DatasetError for unusable or no rows; PluginError if
+    the environment breaks the contract, or an episode does not start in time.
     """
 
     def started(limit: int | None) -> Sequence[Episode]:

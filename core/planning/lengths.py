@@ -1,7 +1,7 @@
 """Counts the tokens of prompts and refuses those that do not fit beside a completion.
 
-Of many rows those are counted that were started, spread evenly, the longest by their characters, and every one that
-could be over a limit; what the others can have at most follows from the tokens per character of the long ones.
+Of many rows those are counted that were started, the longest by their characters, and every one that could be over a
+limit; the others are bounded by the tokens per character of the long ones.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class _Measured:
 def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, completion: int) -> int:
     """Checks the prompts of all environments of a run and returns the length of the longest one in tokens.
 
-    Raises DatasetError: names the row and what to set; UsageError: the tokenizer belongs to another model, or its
-    template shows no message.
+    Raises DatasetError, which names the row and what to set; UsageError if the tokenizer belongs to another model, or
+    its template shows no message.
     """
     rollout, taught = config.rollout, config.train.warmup_steps > 0
     limits = Limits(
@@ -78,12 +78,11 @@ def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, com
 def longest_prompt(
     model: ModelFacts, envs: Iterable[tuple[BoundEnv, Mapping[str, Sequence[Episode]]]], limits: Limits
 ) -> int:
-    """Checks every prompt of some environments against the limits, and says at once what would make all of them fit.
+    """Returns the length in tokens of the longest prompt, checked against the limits; of many rows an upper bound.
 
     `model`: whose context they have to fit, and whose tokens they become. `envs`: each with its episodes by the name of
-    their split. Returns the length of the longest prompt in tokens; of many rows the most that it can be. Raises
-    DatasetError: names the row and what to set; UsageError: the tokenizer belongs to another model, or its template
-    shows no message.
+    their split. Raises DatasetError, which names the row and what would make all fit; UsageError if the tokenizer
+    belongs to another model, or its template shows no message.
     """
     lengths: list[_Measured] = []
     most = 0
@@ -108,7 +107,7 @@ def longest_prompt(
 
 
 def sample_notes(envs: Iterable[RunEnv]) -> Iterator[str]:
-    """Yields of which environments not every row was looked at as a prompt."""
+    """Yields the environments of which not every row was looked at as a prompt."""
     for part in envs:
         if isinstance(part.train, Episodes):
             yield (
@@ -168,10 +167,7 @@ def _longest_of_many(
     limits: Limits,
     context: int | None,
 ) -> tuple[list[_Measured], int]:
-    """Counts the prompts of many rows that can be the longest.
-
-    Returns those that were counted beside the sample, and the most tokens that any other prompt can have.
-    """
+    """Counts the longest prompts of many rows; returns these, and the most tokens that any other can have."""
     import numpy
 
     sizes = numpy.asarray(episodes.sizes)
@@ -195,7 +191,6 @@ def _longest_of_many(
 def _measured(
     model: ModelFacts, env: BoundEnv, split: str, episodes: Sequence[Episode], *, taught: bool, tools: bool
 ) -> list[_Measured]:
-    """Returns the prompts of episodes. Raises UsageError: the tokenizer belongs to another model."""
     tokenizer, context = model.tokenizer, model.context
     measured: list[_Measured] = []
     for first in range(0, len(episodes), _BLOCK):

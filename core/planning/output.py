@@ -20,10 +20,9 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def decide_output(config: RunConfig, *, fresh: bool) -> int:
-    """Chooses how many steps there are from one checkpoint to the next.
+    """Returns the steps from one checkpoint to the next. `fresh`: the run directory must not exist yet.
 
-    `fresh`: the run directory must not exist yet. Raises UsageError: a tracker is not installed, the folder cannot be
-    used, or a checkpoint could not resume.
+    Raises UsageError for a tracker that is not installed, an unusable folder, or a checkpoint that could not resume.
     """
     refuse_missing_trackers(config.output.report_to)
     if fresh and config.out is not None:

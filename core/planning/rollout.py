@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def decide_rollout(config: RunConfig, processes: int) -> Correction:
-    """Chooses how tokens are weighed that engine and policy find differently probable. Raises UsageError."""
+    """Chooses the rollout correction. Raises UsageError."""
     refuse_impossible_rollouts(config, processes)
     refuse_impossible_partial(config, processes)
     correction = config.loss.rollout_correction
@@ -58,7 +58,7 @@ def refuse_impossible_rollouts(config: RunConfig, processes: int) -> None:
 
 
 def refuse_unusable_urls(urls: str) -> None:
-    """Refuses what are no addresses of servers."""
+    """Refuses what is no list of server addresses."""
     each = urls.split(",")
     for url in each:
         try:
@@ -86,7 +86,7 @@ def refuse_unfit_server(plan: Plan) -> None:
 
 
 def unfit_servers(plan: Plan) -> list[str]:
-    """Returns what would keep a run with this plan from starting: a server that is not there yet, or does not fit."""
+    """Returns what would keep a run with this plan from starting: a server that is missing, or does not fit."""
     try:
         refuse_unfit_server(plan)
     except UsageError as error:
@@ -120,10 +120,9 @@ def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
 
 
 def refuse_idle_partial(tokens: int, longest: int) -> None:
-    """Refuses parts that hold every rollout.
+    """Raises UsageError for parts of `tokens` (0: whole rollouts) that hold every rollout.
 
-    `tokens`: of a part; 0: rollouts are sampled whole. `longest`: the most tokens that the policy samples in one
-    rollout. Raises UsageError: no rollout would be continued.
+    `longest`: the most tokens that the policy samples in one rollout.
     """
     if tokens >= longest and tokens:
         raise UsageError(

@@ -1,7 +1,6 @@
 """Starts the episodes of a run, gives each environment its rewards and verifier, and decides the number of steps.
 
-The environments that have rows come first: the steps of the run follow from them, and how many
-episodes the others make follows from the steps.
+Environments with rows come first: the steps follow from them, and the episodes that the others make from the steps.
 """
 
 from __future__ import annotations
@@ -31,10 +30,9 @@ class StepsPart:
 
 
 def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Episode]]) -> StepsPart:
-    """Chooses how many steps the run makes.
+    """Chooses how many steps the run makes, from the episodes by name of the environments that have rows.
 
-    Where its only environment makes its own episodes, their number is recorded as the limit, so that a resumed run
-    makes as many whatever its steps. `rows`: the episodes of the environments that have rows, by name.
+    Where its only environment makes its own episodes, their number is recorded as the limit, for a resumed run.
     """
     train, iterations = config.train, config.loss.num_iterations
     made = episodes_to_make(config, train.limit, train.steps or EMBEDDED_STEPS)
@@ -68,8 +66,8 @@ def read_rows(config: RunConfig, facts: Facts) -> Rows:
 def start_envs(config: RunConfig, facts: Facts, rows: Rows, steps: StepsPart) -> tuple[tuple[RunEnv, ...], list[str]]:
     """Starts the episodes of the other environments, and gives each environment its rewards, verifier and test rows.
 
-    Returns the environments, and notes on what is held out. Raises UsageError: a reward cannot be used, an environment
-    has none, or rows lack what one reads; DatasetError: the rows cannot be used, or there are none; PluginError: an
+    Returns the environments, and notes on what is held out. Raises UsageError if a reward cannot be used, an
+    environment has none, or rows lack what one reads; DatasetError for unusable or no rows; PluginError if an
     environment breaks the contract.
     """
     seconds, size, count = config.rollout.step_timeout, config.evaluation.size, config.rollout.env_processes

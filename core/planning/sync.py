@@ -12,11 +12,9 @@ from grpo.plugins.errors import UsageError
 
 
 def decide_sync(config: RunConfig, dtype: Dtype) -> WeightSync:
-    """Chooses what a server is sent after a step: everything, or what changed.
+    """Chooses what a server is sent after a step: everything, or what changed. Raises UsageError if it cannot be.
 
-    Where a step is smaller than what 16 bits can tell apart, most weights keep their bits, and what changed is little.
-    In float32 nearly all of them change, so looking for the others would cost time and memory for nothing. Raises
-    UsageError: the weights that sample could not be those that train, or not in time.
+    With 16 bits most weights keep their bits in a step, so what changed is little; in float32 nearly all change.
     """
     refuse_impossible_sync(config)
     asked = config.rollout.weight_sync
@@ -84,7 +82,7 @@ def refuse_impossible_ahead(config: RunConfig) -> None:
 
 
 def refuse_together(asked: str, wrong: Mapping[str, tuple[bool, str]]) -> None:
-    """Refuses a setting with others that do not go with it. `wrong`: each with whether it is there, and why not."""
+    """Refuses a setting with others that do not go with it. `wrong`: each with whether it is set, and why not."""
     for name, (present, reason) in wrong.items():
         if present:
             raise UsageError(f"{asked} with {name}: {reason}. Leave the one or the other out.")
@@ -103,7 +101,7 @@ def refuse_impossible_sharing(config: RunConfig) -> None:
 
 
 def refuse_weights_that_stay(config: RunConfig) -> None:
-    """Refuses a way to hand over weights that do not travel."""
+    """Refuses a way to transfer weights that do not travel."""
     asked = f"rollout.weight_sync='{config.rollout.weight_sync}'"
     if config.rollout.backend != "vllm-server":
         raise UsageError(

@@ -108,9 +108,9 @@ def decide_batch(config: RunConfig, facts: Facts) -> int:
 
 
 def decide_batch_of_turns(config: RunConfig, micro: int, context: int) -> int:
-    """Returns the division for rows of several turns, which are several times as long as an answer.
+    """Returns the micro batches for rows of several turns, which are several times as long as an answer.
 
-    `micro`: that for answers. `context`: tokens of the longest row.
+    `micro`: those for answers. `context`: tokens of the longest row.
     """
     if config.train.micro_batch_size is not None:
         return micro

@@ -31,12 +31,11 @@ class TurnsPart:
 def decide_turns(
     rollout: RolloutSection, envs: Sequence[BoundEnv], turn: int, room: int | None, *, agent: bool = False
 ) -> TurnsPart:
-    """Chooses the budgets of rollouts that the user left open.
+    """Chooses the rollout budgets that the user left open; of several environments that with the most turns decides.
 
-    Of several environments that with the most turns decides; the others keep to their own. `turn`: tokens after which
-    one is cut. `room`: tokens of the model's context beside the longest prompt, or None when nobody knows the context.
-    `agent`: a program answers the tasks; a turn is a call of the policy then. Raises UsageError: a budget that cannot
-    work, or one that would do nothing.
+    `turn`: tokens after which one is cut. `room`: tokens of the model's context beside the longest prompt, or None when
+    unknown. `agent`: a program answers the tasks; a turn is a call of the policy then. Raises UsageError for a budget
+    that cannot work, or does nothing.
     """
     env = max(envs, key=lambda candidate: candidate.spec.max_turns)
     most = env.spec.max_turns
@@ -70,7 +69,7 @@ def decide_turns(
 
 
 def short_of_turns(rollout: RolloutSection, part: TurnsPart, turn: int, context: int | None) -> list[str]:
-    """Says where a budget that the user left open ends rollouts before they had the turns that they may have."""
+    """Returns where a budget that the user left open ends rollouts before they had all their turns."""
     if part.max_turns is None or part.max_rollout_length is None or rollout.max_rollout_length:
         return []
     length = part.max_rollout_length
@@ -90,7 +89,7 @@ def short_of_turns(rollout: RolloutSection, part: TurnsPart, turn: int, context:
 def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Returns what a user should know of the chat template and the tools in rollouts of several turns.
 
-    Raises UsageError: the chat template cannot go on with a conversation.
+    Raises UsageError if the chat template cannot continue a conversation.
     """
     players = players_of(envs, rollout, tokenizer).values()
     one_turn = [part.name for part in envs if not part.env.spec.played]

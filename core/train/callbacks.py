@@ -1,4 +1,4 @@
-"""Reacts to the trainer's events: passes metrics on, makes checkpoints whole, and stops the run when asked."""
+"""Reacts to the trainer's events: passes metrics on, completes checkpoints, and stops the run when asked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DROPPED = ("epoch", "num_tokens", "num_input_tokens_seen", "step_time")  # the t
 
 @dataclass(eq=False)
 class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Hands each step's metrics on, makes checkpoints whole, and stops the run when it is asked to."""
+    """Passes each step's metrics on, completes checkpoints, and stops the run when asked."""
 
     on_metrics: Callable[[dict[str, Any]], None]  # receives one row per step, on the main process
     stop: StopRequest  # ends the run after the current step, with a checkpoint
@@ -57,7 +57,7 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
 
 @dataclass(eq=False)
 class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Does what comes before the first step, when the policy is wrapped, sharded and on its device."""
+    """Runs before the first step, when the policy is wrapped, sharded and on its device."""
 
     begin: Callable[[], None]
 
@@ -69,7 +69,7 @@ class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
 
 @dataclass(eq=False)
 class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Tells the loss of every supervised step, and ends the warm-up when the run is to stop."""
+    """Reports the loss of every supervised step, and ends the warm-up when the run is to stop."""
 
     on_loss: Callable[[int, float], None]
     stop: StopRequest
@@ -90,7 +90,7 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
 
 
 def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step") -> None:
-    """Refuses to go on, and to save, after an update whose loss or gradient was no number. Raises RunError."""
+    """Raises RunError, before a save, after an update whose loss or gradient is not finite."""
     for name, label in (("loss", "the loss"), ("grad_norm", "the gradient's norm")):
         value = logs.get(name)
         if value is not None and not math.isfinite(value):
@@ -101,7 +101,7 @@ def refuse_broken_update(step: int, logs: Mapping[str, Any], what: str = "step")
 
 
 def metrics_row(step: int, logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes a row of metrics.jsonl: the step first, then numbers; None stands for a mean of nothing or no number."""
+    """Makes a row of metrics.jsonl: the step, then numbers; None for what is missing or not finite."""
     row: dict[str, Any] = {"step": step}
     for name, value in logs.items():
         if name in DROPPED:

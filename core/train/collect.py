@@ -1,9 +1,4 @@
-"""Collects scored rollouts with advantages, as tensors, from the episodes of a batch.
-
-    episodes → rollouts → outcomes → advantages → tensors
-
-Every process samples and scores its own rollouts; the advantages are computed over those of all, alike on each.
-"""
+"""Collects scored rollouts as tensors; advantages are computed over those of all processes, alike on each."""
 
 from __future__ import annotations
 
@@ -133,12 +128,10 @@ class Collector:
 
 
 def _asked(prompt: Sequence[int], rollout: Trajectory) -> int:
-    """Returns the tokens of a rollout's prompts: of its only one, or of that of each branch."""
     return sum(len(branch.prompt) for branch in rollout.branches) if rollout.branches else len(prompt)
 
 
 def _speed(generation: Generation, lengths: Sequence[int], seconds: float) -> dict[str, float]:
-    """Returns the tokens of all processes for each second of sampling; nothing of what was sampled beside training."""
     seconds -= generation.metrics.get("sync/seconds", 0.0)
     if seconds <= 0 or (generation.staleness and generation.tokens is None):
         return {}

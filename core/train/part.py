@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # the report reads the watches that are parts, without torch
 
 
 class StoppedForGood(RunError):
-    """A part stopped the run, and would stop it again at the same step: to continue it as it is leads nowhere."""
+    """Raised by a part that would stop the run again at the same step, so resuming it unchanged leads nowhere."""
 
 
 class Part:
@@ -26,4 +26,4 @@ class Part:
         """Handles the metrics of a step that ended, on the first process."""
 
     def close(self) -> None:
-        """Gives back what the part holds; called however the run ends."""
+        """Releases the part's resources; called however the run ends."""

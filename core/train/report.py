@@ -11,12 +11,12 @@ UPDATE_SECONDS = "time/update"
 
 
 def update_seconds(row: Mapping[str, float | None]) -> float:
-    """Returns the seconds of a step's row of metrics that went into forward and backward passes and the optimizer."""
+    """Returns the seconds of a step that went into forward and backward passes and the optimizer."""
     return max(0.0, (row.get("time/step") or 0.0) - sum(row.get(name) or 0.0 for name in BESIDE_THE_UPDATE))
 
 
 class StepReport:
-    """The figures of one optimizer step. A name may come several times, once for each micro batch."""
+    """The figures of one optimizer step. A name may come once for each micro batch."""
 
     def __init__(self) -> None:
         self._values: defaultdict[str, list[float]] = defaultdict(list)
@@ -26,16 +26,16 @@ class StepReport:
             self._values[name].append(value)
 
     def replace(self, values: Mapping[str, float]) -> None:
-        """Puts figures in the place of those that are there, for what is known better with each micro batch."""
+        """Replaces figures that are known better with each micro batch."""
         for name, value in values.items():
             self._values[name] = [value]
 
     def clear(self) -> None:
-        """Forgets all figures: the step begins again."""
+        """Clears all figures: the step begins again."""
         self._values.clear()
 
     def take(self) -> dict[str, float | None]:
-        """Returns the mean of each name's figures that are numbers, None where there is none, and begins anew."""
+        """Returns the mean of each name's finite figures, None where there is none, and clears them."""
         means: dict[str, float | None] = {}
         for name, values in self._values.items():
             known = [value for value in values if not math.isnan(value)]

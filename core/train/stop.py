@@ -1,8 +1,4 @@
-"""Turns signals into a request to stop after the current step.
-
-Before the first step a signal ends the run at once, as there is nothing to keep. From then on the step that is under
-way still ends, and a checkpoint is written; a second signal ends the run at once there, too.
-"""
+"""Turns signals into a request to stop after the current step; before the first step, or twice, they stop at once."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ class StopRequest:
         self._over = False
 
     def asked_of_any(self) -> bool:
-        """Returns whether one of the processes was asked; each of them has to call this."""
+        """Returns whether any process was asked to stop; all processes must call it."""
         return any_of(self.asked, "the decision whether to stop")
 
     @contextmanager
@@ -64,7 +60,7 @@ class StopRequest:
 
     @contextmanager
     def finishing_steps(self) -> Iterator[None]:
-        """Lets the step that is under way end when the first signal arrives while the block runs."""
+        """Lets the current step end when the first signal arrives while the block runs."""
         self._finishing = True
         try:
             yield
@@ -72,11 +68,11 @@ class StopRequest:
             self._finishing = False
 
     def over(self) -> None:
-        """Notes that the run is over and recorded; a stop has no effect any more."""
+        """Notes that the run is recorded; a stop has no effect any more."""
         self._over = True
 
     def ask(self) -> bool:
-        """Asks for a stop; returns whether it is to be at once: there is nothing to finish, or it was asked before."""
+        """Asks for a stop; returns whether it is to be at once: nothing to finish, or asked before."""
         again, self.asked, self._since = self.asked, True, time.monotonic()
         return again or not self._finishing
 

@@ -1,18 +1,16 @@
-"""Subclasses TRL's GRPOTrainer, the only place that does: its loop, optimizer and checkpoints around our parts.
-
-The work is done by parts, which are built here and know nothing of TRL or of this class:
+"""Subclasses TRL's GRPOTrainer: its loop, optimizer and checkpoints around our parts, which know nothing of TRL.
 
     Sampler          core/train/sampling/build.py          episodes → rollouts
     Collector        core/train/collect.py                 rollouts → outcomes → advantages → tensors
     reference_logps  core/train/update/forward.py          tensors → log-probabilities of the frozen policy
     PolicyLoss       core/train/update/policy_loss.py      tensors → loss
-    StepGuard        core/train/sampling/guard.py          micro batches → a step that is proven, or done again
+    StepGuard        core/train/sampling/guard.py          micro batches → a step that is verified, or repeated
     LogprobCheck     core/train/sampling/guard.py          the same where the policy itself samples
     UpdateFigures    core/train/update/metrics.py          sums over tokens → means of the step
     StepReport       core/train/report.py                  figures → metrics of the step
     TrainedTokens    core/train/batch/token_record.py      first pass → what each token was trained with
 
-Each seam of TRL that is overridden has a contract test (tests/core/train/test_seams.py).
+Each overridden seam of TRL has a contract test (tests/core/train/test_seams.py).
 """
 
 from __future__ import annotations
@@ -75,15 +73,11 @@ BetweenSteps = Callable[[int, SyncedRollouts], Mapping[str, float]]
 
 
 class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
-    """`trl.GRPOTrainer` around our parts.
+    """`trl.GRPOTrainer` around our parts. Close its `sampler` when training ends, however it ends.
 
-    `rollouts`: samples completions; it is not the trainer's to close. `received`: is handed every batch, on every
-    process; returns metrics of the step. `trained`: is handed the first optimizer step on a batch and what its tokens
-    were trained with, on every process. `between_steps`: is called after each step with its number and what samples;
-    returns metrics of the step. `agents`: plays all episodes; None: each environment has its own way.
-
-    Its `rollouts` are the backend and the policy, for whoever samples between steps; close its `sampler` when training
-    ends, however it ends.
+    `rollouts`: the caller closes it. `received`: gets every batch, `trained`: the first optimizer step on a batch with
+    its tokens' record, both on every process. `between_steps`: gets each step that ended and `rollouts`. The first and
+    the last return metrics. `agents`: plays all episodes; None: each environment plays its own.
     """
 
     def __init__(
@@ -194,7 +188,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     @property
     def step(self) -> int:
-        """The optimizer step that is under way, from 1."""
+        """The current optimizer step, from 1."""
         return int(self.state.global_step) + 1
 
     @property
@@ -215,7 +209,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     @property
     def _first_pass(self) -> bool:
-        """True on the first pass over a batch, before any optimizer step on it."""
         return self._passes // self._plan.accumulation % self._plan.config.loss.num_iterations == 0
 
     # The seams.
@@ -227,7 +220,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return self._micro[self.done]
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """Trains on a micro batch; after the last one of a step, nothing is sampled from its weights any more."""
+        """Trains on a micro batch; before the step's last one ends, sampling from its weights is settled."""
         if self._step_began is None:
             self._step_began = time.perf_counter()
             if self._save_began is not None:  # it is made whole by now
@@ -271,7 +264,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return loss
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
-        """Logs a step with what it reported; the summary of the whole training has no loss and no report."""
+        """Logs a step with its report; the summary of the whole training has neither loss nor report."""
         if "loss" in logs:
             changed = time.perf_counter()  # the weights, by the optimizer
             assert self._step_began is not None
@@ -284,14 +277,14 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         super().log(logs, start_time)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Has the first optimizer step learn, too."""
+        """Makes the first optimizer step learn, too."""
         made, scheduler = self.lr_scheduler is None, super().create_scheduler(num_training_steps, optimizer)
         if made:
             rise_from_above_zero(scheduler, self.args.get_warmup_steps(num_training_steps))
         return scheduler
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Writes the weights of a checkpoint, all of them; all processes call it."""
+        """Writes all weights of a checkpoint; all processes call it."""
         self.save_final(Path(output_dir or self.args.output_dir), shared=True)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
@@ -324,12 +317,12 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
     # What others need of the policy.
 
     def save_final(self, folder: Path, *, shared: bool = False) -> None:
-        """Writes the policy with its tokenizer; unless it is `shared`, the folder appears whole. All call it."""
+        """Writes the policy with its tokenizer, atomically unless `shared`. All processes call it."""
         policy, first = self.accelerator.unwrap_model(self.model), self.accelerator.is_main_process
         save_whole(policy, self.processing_class, folder, self._dtypes, first=first, shared=shared)
 
     def refuse_unsharded(self) -> None:
-        """Refuses to train otherwise than the launcher asked for; the policy is wrapped by now. Raises RunError."""
+        """Raises RunError when the wrapped policy is not sharded as the launcher asked for."""
         refuse_unsharded(asked_sharding(), self.model_wrapped, sharded=is_sharded(self.model))
 
     # What the parts need of TRL.
@@ -342,7 +335,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         return loss
 
     def _episodes(self, step: int) -> list[Episode]:
-        """Returns this process's episodes of a step, each as often as its group has members."""
         size = self._plan.config.train.group_size
         every = in_groups([episode for episode in self.prompts.of_step(step) for _ in range(size)], size)
         share = len(every) // self.accelerator.num_processes
@@ -393,7 +385,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
 
     @contextmanager
     def _computing(self, version: Any) -> Iterator[Any]:
-        """Yields a frozen copy of the policy, in the arithmetic of training."""
         with self.accelerator.autocast():
             yield version
 
@@ -402,7 +393,6 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
             return self._logps(self.model, tensors)
 
     def _apart_again(self) -> torch.Tensor:
-        """Returns how far training and sampling are apart without dropout, [micro batches, 3]."""
         batches = self._micro or []
         again = [(self._probed(batch), batch["sampling_per_token_logps"], counted(batch)) for batch in batches]
         return torch.cat([difference_sums(*each) for each in again])
@@ -429,13 +419,12 @@ def grpo_config(plan: Plan, output_dir: Path) -> GRPOConfig:
 
 
 def _on_a_numbered_cpu(storage: Any, location: str) -> Any:
-    """Restores what was saved for cpu:0, as each of several processes on a CPU calls its device; torch knows `cpu`."""
+    """Restores tensors saved for cpu:0, as each of several CPU processes calls its device; torch knows `cpu`."""
     return storage if location.startswith("cpu:") else None
 
 
 @cache
 def _restore_numbered_cpus() -> None:
-    """Has torch load what was saved for cpu:0; after torch's own ways, and once in a process."""
     torch.serialization.register_package(11, lambda storage: None, _on_a_numbered_cpu)
 
 
@@ -450,7 +439,7 @@ def _named_reward(name: str) -> Callable[..., list[float]]:
 
 
 def _shard_failures() -> type[CheckpointException]:
-    """Returns what a failed write raises, whose package is loaded once something was raised."""
+    """Returns the class that a failed write raises, whose package is loaded only once something was raised."""
     from torch.distributed.checkpoint.api import CheckpointException
 
     return CheckpointException

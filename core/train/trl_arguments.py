@@ -1,4 +1,4 @@
-"""Translates a `Plan` into keyword arguments of TRL's configurations. Imports nothing of TRL."""
+"""Translates a `Plan` into keyword arguments of TRL's configurations, without importing TRL."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def grpo_arguments(plan: Plan, output_dir: Path) -> dict[str, Any]:
 
 
 def loss_arguments(loss: BoundLoss) -> dict[str, Any]:
-    """Returns what makes TRL's own head compute the same loss; nothing where TRL has none of that kind."""
+    """Returns what makes TRL's own head compute the same loss; empty where TRL has no such loss."""
     if normalized(loss.distribution) != BUILT_IN or loss.name not in TRL_LOSSES:
         return {}
     options = {option.name: option.default for option in loss.spec.options} | dict(loss.options)
@@ -92,7 +92,7 @@ def loss_arguments(loss: BoundLoss) -> dict[str, Any]:
 
 
 def refuse_unfit_head(head: str, loss: BoundLoss) -> None:
-    """Refuses to let TRL's head compute a loss that TRL does not have."""
+    """Refuses TRL's head for a loss that TRL does not have."""
     if head == "trl" and not loss_arguments(loss):
         raise UsageError(
             f"TRL's head has no loss '{loss.name}' of {loss.distribution}. Choose one of {', '.join(TRL_LOSSES)} with "

@@ -17,7 +17,7 @@ from grpo.plugins.types import Completion
 
 class BatchScoring(Protocol):
     def begin(self) -> EarlyCalls:
-        """Returns what begins to score the completions of a batch as they end."""
+        """Returns what starts scoring the completions of a batch as they end."""
 
     def score(self, completions: Sequence[Completion], early: EarlyCalls) -> dict[str, list[Outcome]]:
         """Scores the whole batch, with what was begun; reward name to one outcome per completion."""
@@ -25,7 +25,7 @@ class BatchScoring(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wasted:
-    """What was sampled and is not trained on."""
+    """Samples that are not trained on."""
 
     group: int  # the number of the group of the batch that it was sampled for
     start: Episode
@@ -63,10 +63,10 @@ class Sampler(Protocol):
     """Samples batch after batch. All processes ask alike. By default nothing is sampled ahead, nor written."""
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
-        """Returns a rollout for each of these episodes.
+        """Returns a rollout for each of these episodes; the members of a group are adjacent.
 
-        `episodes`: the members of a group are adjacent. `step`: the optimizer step that is about to begin, from 1.
-        `again`: the weights that the rollout backend was handed are in doubt.
+        `step`: the optimizer step that is about to begin, from 1. `again`: the weights of the rollout backend are in
+        doubt.
         """
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
@@ -74,7 +74,7 @@ class Sampler(Protocol):
         return {}
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Waits until nothing is sampled from the weights any more, which are about to change. Returns metrics."""
+        """Waits until nothing is sampled from the weights, which are about to change. Returns metrics."""
         return {}
 
     def save(self, checkpoint: Path) -> None:
@@ -86,5 +86,5 @@ class Sampler(Protocol):
         return
 
     def close(self) -> None:
-        """Gives up whatever is still sampled."""
+        """Drops whatever is still being sampled."""
         return

@@ -1,4 +1,4 @@
-"""Chooses which installed entry points of the group "grpo" a host loads, and in which order; none is imported."""
+"""Chooses which installed entry points of the group "grpo" a host loads, and in which order, without importing them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def normalized(distribution: str) -> str:
 
 
 def installed_entries() -> tuple[Entry, ...]:
-    """Returns the entries that are installed and that GRPO_PLUGINS keeps, ours first, then by distribution and name.
+    """Returns the installed entries that GRPO_PLUGINS keeps, ours first, then by distribution and name.
 
-    Raises UsageError: GRPO_PLUGINS names something that is not installed.
+    Raises UsageError if GRPO_PLUGINS names something that is not installed.
     """
     entries_by_name: dict[str, list[Entry]] = {}
     for entries in declared(ENTRY_POINT_GROUP):
@@ -42,8 +42,8 @@ def installed_entries() -> tuple[Entry, ...]:
 def pinned(entries: Sequence[Entry], pins: str) -> tuple[Entry, ...]:
     """Keeps the entries that a comma-separated list names by entry point, distribution, or "distribution/entry".
 
-    An empty list keeps all. The built-in losses, advantages and agents always stay: they belong to the engine. Raises
-    UsageError: a name that no entry has.
+    An empty list keeps all. The built-in losses, advantages and agents always stay. Raises UsageError for an unknown
+    name.
     """
     names = [name.strip() for name in pins.split(",") if name.strip()]
     if not names:

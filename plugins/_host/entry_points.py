@@ -1,8 +1,7 @@
-"""Reads the entry points of installed distributions, mostly without loading `importlib.metadata`.
+"""Reads the entry points of installed distributions, mostly without `importlib.metadata`, whose import is slow.
 
-Loading its parsers takes longer than importing every plugin of ours. `entry_points.txt` and the head of `METADATA` in a
-`*.dist-info` or `*.egg-info` folder are plain lines and are read here. Where one of them is not as plain as build tools
-write it, or there are archives, eggs or other finders, all is left to `importlib.metadata`.
+`entry_points.txt` and the head of `METADATA` are read as plain lines. Where they are not as plain as build tools write
+them, or there are archives, eggs or other finders, `importlib.metadata` reads all.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ def entry_of(distribution: str, version: str, name: str, module: str, attribute:
 
 
 def declared(group: str) -> Iterator[list[Entry]]:
-    """Yields the entries of each distribution that has some in the group, by name.
-
-    A distribution whose entry points cannot be read has one, which fails to load.
-    """
+    """Yields the entries of each distribution by name; if they cannot be read, one that fails to load."""
     plain = _declared_plainly(group)
     yield from _from_metadata(group) if plain is None else plain
 
@@ -105,7 +101,6 @@ def _loaded(module: str, attribute: str) -> object:
 
 
 def _from_metadata(group: str) -> Iterator[list[Entry]]:
-    """Yields the entries that `importlib.metadata` reads."""
     from importlib.metadata import distributions
 
     for distribution in distributions():
@@ -125,7 +120,7 @@ def _from_metadata(group: str) -> Iterator[list[Entry]]:
 
 
 def _target(point: EntryPoint) -> tuple[str, str]:
-    """Returns the module and the attribute that an entry point names; "" where it does not name any."""
+    """Returns the module and the attribute that an entry point names, or ""."""
     try:
         return point.module, point.attr
     except (AttributeError, AssertionError):  # how `importlib.metadata` says so, up to Python 3.12 and from 3.13 on

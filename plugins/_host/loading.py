@@ -1,7 +1,7 @@
 """Loads one entry point: imports it, checks its hooks and asks them what the plugin offers.
 
-Every entry point gets a pluggy manager of its own, so that one that raises, shares a name or misspells a hook spoils
-only its own. Nothing that the plugin does, except Ctrl-C, escapes; what it prints goes to stderr.
+Each has its own pluggy manager, so an entry point that raises, shares a name or misspells a hook spoils only itself.
+Nothing that the plugin does, except Ctrl-C, escapes; what it prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Loaded:
 
 
 def load_entry(entry: Entry) -> Loaded:
-    """Imports the plugin of an entry and collects its specs, where it was written for this contract."""
+    """Imports the plugin of an entry and collects its specs, if it was written for this contract."""
     if entry.fault:
         return Loaded(entry, None, (), (problem_of(entry, "broken", entry.fault),))
     manager = pluggy.PluginManager(hookspecs.PROJECT)
@@ -139,7 +139,6 @@ def _specs(entry: Entry, manager: pluggy.PluginManager, kind: Kind, hook: str) -
 
 
 def _registered(entry: Entry, kind: Kind, hook: str, spec: Any) -> Registration | Problem:
-    """Returns the registration of what a hook returned, or what is wrong with it."""
     try:
         fault = spec_fault(kind, spec)
     except KeyboardInterrupt:
@@ -158,6 +157,6 @@ def _registered(entry: Entry, kind: Kind, hook: str, spec: Any) -> Registration 
 
 
 def problem_of(entry: Entry, state: State, line: str, error: BaseException | None = None) -> Problem:
-    """Returns what is wrong with an entry point, with the traceback of what was raised."""
+    """Returns the problem of an entry point, with the traceback of what was raised."""
     text = "" if error is None else traceback_text(error)
     return Problem(state, entry.distribution, entry.distribution_version, entry.name, line, text)

@@ -1,7 +1,6 @@
 """Records the plugins that a run used, and reports changes since then.
 
-The hash covers the file that defines the plugin's function, not the modules that this file imports. A rubric's record
-holds those of its components, and their options with them.
+The hash covers the file that defines the plugin's function, not what it imports.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ _COMPARED = (
 def lock_of(bound: Bound, distribution_version: str) -> dict[str, Any]:
     """Returns the record of one plugin.
 
-    Its keys: kind, name (the alias, if there is one), plugin (the spec's name), version, distribution,
-    distribution_version, options (defaults included), weight (None where there is none), reads (where it is not the
-    last turn), mcp (where there are servers), sha256 (None where the source is not at hand), of a reward given (which
-    of the options were), columns (that it reads; None where it reads the whole row) and scope (where it is "group"),
-    and for a rubric combine and components (their records, with the weights and gates inside the rubric).
+    Its keys: kind, name (the alias, if any), plugin (the spec's name), version, distribution, distribution_version,
+    options (defaults included), weight (or None), reads (unless the last turn), mcp (if any), sha256 (None without a
+    source), of a reward given (the options that were set), columns (None: the whole row) and scope (if "group"), and of
+    a rubric combine and components (their records, with weights and gates).
     """
     from pydantic_core import to_json
 

@@ -16,11 +16,10 @@ from grpo.plugins.specs import Kind
 def find_registration(
     registrations: Sequence[Registration], problems: Sequence[Problem], kind: Kind, text: SpecText, home: str = ""
 ) -> Registration:
-    """Returns the registration that the SPEC names.
+    """Returns the registration that the SPEC names; `home` is the distribution that wins for an ambiguous short name.
 
-    `home` is the distribution that wins when a short name has several offers: the default rewards of an environment are
-    looked up in its own distribution first. After it, the built-in plugins win. Raises PluginNotFound if no such name,
-    distribution or version; AmbiguousName: several distributions offer the short name, and it is not built in.
+    After it, the built-in plugins win. Raises PluginNotFound for an unknown name, distribution or version;
+    AmbiguousName if several distributions offer the short name, and it is not built in.
     """
     offers = [known for known in registrations if known.kind == kind and known.spec.name == text.name]
     wanted = text.distribution or (home if len(offers) > 1 else "")
@@ -64,7 +63,7 @@ def clash_problems(registrations: Sequence[Registration]) -> list[Problem]:
 
 
 def passed_over(registrations: Sequence[Registration], chosen: Registration) -> str:
-    """Returns a note about plugins of other distributions that a built-in one hides behind its short name, or ""."""
+    """Returns a note on plugins of other distributions that a built-in one hides, or ""."""
     others = _others(registrations, chosen)
     if normalized(chosen.distribution) != BUILT_IN or not others:
         return ""
@@ -77,7 +76,6 @@ def passed_over(registrations: Sequence[Registration], chosen: Registration) -> 
 
 
 def _others(registrations: Sequence[Registration], known: Registration) -> list[str]:
-    """Returns the other distributions that offer a plugin of that kind and name."""
     key = (known.kind, known.spec.name)
     return [
         other.distribution for other in registrations if other is not known and (other.kind, other.spec.name) == key
@@ -85,7 +83,7 @@ def _others(registrations: Sequence[Registration], known: Registration) -> list[
 
 
 def clash_of(problems: Sequence[Problem], known: Registration) -> Problem | None:
-    """Returns the clash that a registration has a part in, or None."""
+    """Returns the clash of a registration, or None."""
     wanted = ("clash", known.distribution, f"{known.kind}:{known.spec.name}")
     return next((p for p in problems if (p.state, p.distribution, p.plugin) == wanted), None)
 
@@ -112,7 +110,7 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Returns what a name that nothing has may mean: a name that is spelled like it, or a function in a file."""
+    """Returns what an unknown name may mean: a similar name, or a function in a file."""
     close = did_you_mean(name, names)
     for mark in ":" if close else ":.":
         file, _, function = name.partition(mark)
@@ -131,7 +129,7 @@ def where_to_look(problems: Iterable[Problem]) -> str:
 
 
 def _unusable(problems: Sequence[Problem], kind: Kind, text: SpecText) -> Problem | None:
-    """Returns why the plugin that is meant was not registered, where that is known, or None."""
+    """Returns why the plugin was not registered, where that is known."""
     for problem in problems:
         ours = not text.distribution or normalized(problem.distribution) == normalized(text.distribution)
         if ours and problem.state == "invalid" and problem.plugin == f"{kind}:{text.name}":

@@ -1,7 +1,7 @@
 """Tries in a child process whether an entry point can be imported, and caches the result until its package changes.
 
-What ends or holds the whole process cannot be caught where a plugin is loaded. The result is a line in a cache file, by
-a hash of the distribution's version and of path, size and time of its files.
+A plugin that ends or hangs the process cannot be caught in it. Results are cached by a hash of the distribution's
+version and of path, size and time of its files.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _LONG = 2.0  # seconds after which a person is told what takes so long
 
 
 def memory_file() -> str:
-    """Returns the path of the file with what came of earlier tries."""
+    """Returns the path of the file with earlier results."""
     default = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "grpo")
     return os.path.join(os.environ.get(CACHE_VARIABLE) or default, "plugins.txt")
 
 
 def forget() -> None:
-    """Forgets what came of earlier tries."""
+    """Deletes earlier results."""
     try:
         os.unlink(memory_file())
     except OSError:
@@ -129,7 +129,7 @@ def _remember(key: str, fate: str) -> None:
 
 
 def _tried(entry: Entry) -> str | None:
-    """Loads an entry in a process of its own; returns why it must not be loaded in this one, "", or None: unknown."""
+    """Loads an entry in a child process; returns why it must not be loaded in this one, "", or None: unknown."""
     import json
     import signal
     import subprocess
@@ -179,7 +179,6 @@ def _limit() -> float:
 
 
 def _waited(child: Popen[bytes], entry: Entry, limit: float) -> int | None:
-    """Returns the child's exit status, or None when it did not end."""
     from subprocess import TimeoutExpired
 
     try:

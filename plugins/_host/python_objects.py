@@ -25,10 +25,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSpec:
-    """Makes a reward without a version of a function: of one in TRL's manner by `from_trl`, else by `reward`.
-
-    Raises SpecError if its signature is not allowed.
-    """
+    """Makes a reward without a version of a function, by `from_trl` if in TRL's manner. Raises SpecError."""
     name = name or _name(function)
     if is_trl_function(function):
         return from_trl(function, version=SCRATCH_VERSION, name=name)
@@ -37,7 +34,7 @@ def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSp
 
 
 def verifier_of(function: Callable[..., Any], name: str | None = None) -> VerifierSpec:
-    """Makes a verifier without a version of a function. Raises SpecError if its signature is not allowed."""
+    """Makes a verifier without a version of a function. Raises SpecError."""
     made: VerifierSpec = verifier(version=SCRATCH_VERSION, name=name or _name(function))(function)
     return _as_it_reads(made, function)
 
@@ -50,11 +47,10 @@ def _as_it_reads(spec: Function, function: Callable[..., Any]) -> Function:
 
 
 def spec_of(kind: Kind, value: object) -> Any:
-    """Makes a spec of what was given: a spec as it is, a plain function as a reward, verifier or agent of its name.
+    """Makes a spec of a Python object: a plain function becomes a reward, verifier or agent of its name.
 
-    A reward in TRL's manner is wrapped as in a file. A class of `gymnasium.Env` becomes an environment of its name,
-    paid and judged by what it says itself; an attribute `max_turns` of the class says how often the policy may speak.
-    Raises UsageError if it is none of these.
+    A reward in TRL's manner is wrapped. A class of `gymnasium.Env` becomes an environment that scores and judges
+    itself, with its attribute `max_turns`. Raises UsageError for anything else.
     """
     spec = _made(kind, value)
     fault = spec_fault(kind, spec)
@@ -64,9 +60,9 @@ def spec_of(kind: Kind, value: object) -> Any:
 
 
 def written_sha256(target: object) -> str | None:
-    """Returns the SHA-256 of a function's or class's own source, or None where it is not at hand.
+    """Returns the SHA-256 of a function's or class's own source, or None without a source.
 
-    It covers the functions of the same module that it calls and the plain values that it reads, not what it imports.
+    It covers the functions of the same module that it calls and the plain values that it reads, not its imports.
     """
     try:
         parts = list(_sources(target, set()))
@@ -120,7 +116,6 @@ def _made(kind: Kind, value: object) -> Spec | object:
 
 
 def _name(function: Callable[..., Any]) -> str | None:
-    """Returns a name for what has none that a SPEC could hold."""
     return "lambda" if name_of_function(function) == "<lambda>" else None
 
 
@@ -146,10 +141,7 @@ def _env_of(made: type[Any]) -> EnvSpec:
 
 
 def _sources(target: Any, visited: set[int]) -> Iterator[str]:
-    """Yields the source of a function or of a class's methods, and of what of the same module it uses.
-
-    Raises OSError, TypeError if a source is not at hand.
-    """
+    """Yields the source of a function or class and of what it uses in its module; OSError, TypeError without it."""
     if id(target) in visited:
         return
     visited.add(id(target))
@@ -171,5 +163,4 @@ def _sources(target: Any, visited: set[int]) -> Iterator[str]:
 
 
 def _callable_of(value: Callable[..., Any], module: str) -> bool:
-    """Tells whether something is a function or a class that was written in that module."""
     return (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module

@@ -1,7 +1,6 @@
 """Loads a plugin from a file that belongs to no installed package: `./mine.py:score`, or a rubric, `./rubric.toml`.
 
-The file's folder joins the end of `sys.path`, so that it may import its neighbours without hiding anything installed.
-The same file with the same content is executed once.
+The file's folder is appended to `sys.path`, so that it hides nothing installed. Equal content is executed once.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ _PLAIN_FORM: dict[Kind, str] = {
 
 
 def registration_from_file(kind: Kind, text: SpecText) -> Registration:
-    """Returns the spec of that kind that the file holds under a variable of that name, or with that name.
+    """Returns the file's spec of that kind under a variable of that name, or with that name.
 
-    Raises PluginNotFound if there is no such file, no such function in it, or only another version; UsageError if the
-    file cannot be executed, or the name stands for something else.
+    Raises PluginNotFound without such a file, function or version; UsageError if the file cannot be executed, or the
+    name stands for something else.
     """
     path_text, function = text.path, text.name
     path = Path(path_text).expanduser()
@@ -83,10 +82,7 @@ def registration_from_file(kind: Kind, text: SpecText) -> Registration:
 
 
 def declared_in_file(kind: Kind, text: SpecText) -> Registration | None:
-    """Returns what a file declares under a name, for a SPEC in another plugin of the file; None where it is no name.
-
-    Raises what `registration_from_file` does.
-    """
+    """Returns what a file declares under a name, or None; raises what `registration_from_file` raises."""
     values = vars(module_from_file(Path(text.path)))
     declared = {name: value for name, value in values.items() if isinstance(value, SPEC_OF_KIND[kind])}
     names = {*declared, *(value.name for value in declared.values())}
@@ -94,19 +90,16 @@ def declared_in_file(kind: Kind, text: SpecText) -> Registration | None:
 
 
 def _is_own(value: Callable[..., Any], module: ModuleType) -> bool:
-    """Tells whether a function was written in a file, and not imported."""
     return getattr(written_function(value), "__module__", None) == module.__name__
 
 
 def _is_plain(value: object) -> TypeGuard[Callable[..., Any]]:
-    """Tells whether something can be called and is neither a spec nor a class."""
     return callable(value) and not inspect.isclass(value) and not isinstance(value, tuple(SPEC_OF_KIND.values()))
 
 
 def _spec_of_plain(
     kind: Kind, function: Callable[..., Any], where: str, name: str
 ) -> RewardSpec | VerifierSpec | AgentSpec:
-    """Makes a spec of a plain function that was named for a kind. Raises UsageError: it cannot be one."""
     try:
         if kind == "agent":
             return agent_of(function, name=name)
@@ -144,7 +137,7 @@ def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
 
 
 def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
-    """Returns the name of the one thing that a file offers. Raises PluginNotFound: none; AmbiguousName: several."""
+    """Returns the name of the one plugin that a file offers. Raises PluginNotFound or AmbiguousName."""
     if len(offered) == 1:
         return offered[0]
     if not offered:
@@ -192,7 +185,7 @@ def _remedy(path: Path, error: BaseException) -> str:
 
 
 def source_sha256(function: object) -> str | None:
-    """Returns the SHA-256 of the file that defines it, of a script or notebook that of its own source, or None."""
+    """Returns the SHA-256 of the file that defines it, in a script or notebook of its own source, or None."""
     target = inspect.unwrap(function) if callable(function) else function
     while hasattr(target, "func"):
         target = inspect.unwrap(target.func)

@@ -1,4 +1,4 @@
-"""Binds a spec to the user's options, weight and alias: what a run actually uses."""
+"""Binds a spec to the user's options, weight and alias: what a run uses."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class _Bound:
         return str(self.spec.name)
 
     def prepare(self) -> None:
-        """Lets the plugin look at its options before anything is loaded, and looks for what it needs.
+        """Lets the plugin check its options before anything is loaded.
 
-        Raises UsageError: what the plugin says about them; NotInstalled: a program or a module is missing; PluginError:
-        the plugin raised something else.
+        Raises UsageError from the plugin; NotInstalled for a missing program or module; PluginError for any other
+        error.
         """
         if getattr(self.spec, "prepare", None) is not None:
             self._let_prepare()
@@ -79,7 +79,6 @@ class _Bound:
             ) from error
 
     def _called(self, *given: object) -> Any:
-        """Calls its function, and says whose error it raised. Raises PluginError."""
         try:
             return self.spec.function(*given, **self.options)
         except Exception as error:
@@ -92,8 +91,6 @@ class _Bound:
 
 @dataclass(frozen=True, slots=True)
 class _BoundFunction(_Bound):
-    """What bound rewards and verifiers share: how a completion and its row become a call."""
-
     spec: RewardSpec | VerifierSpec
     alias: str = ""
     timeout: float = 10.0
@@ -107,7 +104,7 @@ class _BoundFunction(_Bound):
 
     @property
     def grouped(self) -> bool:
-        """Whether one call scores the completions of a prompt; of a rubric, whether that holds of a component."""
+        """Whether one call scores the completions of a prompt, in a rubric also through a component."""
         return isinstance(self.spec, RewardSpec) and self.spec.scope == "group"
 
     @property
@@ -116,7 +113,7 @@ class _BoundFunction(_Bound):
         return self.spec.batch or self.grouped
 
     def shown(self, completions: Sequence[Completion]) -> Sequence[Completion]:
-        """Returns the completions as the function is to read them: with `reads`, the text of every turn for one."""
+        """Returns the completions for the function; `reads` may give it the text of every turn."""
         if self.reads == "turn" or self.spec.whole:
             return completions
         texts = ([m["content"] for m in completion.messages if m["role"] == "assistant"] for completion in completions)
@@ -126,19 +123,16 @@ class _BoundFunction(_Bound):
         ]
 
     def call(self, completion: Completion) -> Any:
-        """Calls the function for one completion (a coroutine for async functions; not where it takes several).
-
-        Raises MissingColumn if the completion's row lacks a column; Exception: whatever the plugin raises.
-        """
+        """Calls the function for one completion; a coroutine if async. Raises MissingColumn, and the plugin's."""
         first = completion if self.spec.whole else completion.text
         columns = [_value(column, completion.row, self.spec.name) for column in self.spec.columns]
         return self.spec.function(first, *columns, **self.options, **self._rest([completion.row]))
 
     def calls(self, completions: Sequence[Completion]) -> Iterator[Any]:
-        """Returns what calls the function for the next completion whenever a value is taken.
+        """Yields a call for each completion when taken; goes on after an error, which is one of `call`.
 
-        It raises what `call` raises, and goes on after that. The columns are read beforehand and the calls made by
-        `map`: around a cheap reward anything else takes longer than the reward itself.
+        The columns are read beforehand and the calls made by `map`: around a cheap reward anything else takes longer
+        than the reward itself.
         """
         if self.spec.rest:
             return map(self.call, completions)
@@ -154,7 +148,7 @@ class _BoundFunction(_Bound):
     def call_together(self, completions: Sequence[Completion]) -> Any:
         """Calls a function once for several completions: a batch with its columns as lists, or a group with its row.
 
-        Raises MissingColumn if some row lacks a column; Exception: whatever the plugin raises.
+        Raises MissingColumn if some row lacks a column, and what the plugin raises.
         """
         first: list[Any] = list(completions) if self.spec.whole else [c.text for c in completions]
         rows = [completion.row for completion in completions]
@@ -167,7 +161,7 @@ class _BoundFunction(_Bound):
         return self.spec.function(first, *columns, **self.options, **rest)
 
     def _rest(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Returns the columns that no parameter names, each as the first row has it that has it, for `**kwargs`."""
+        """Returns the columns that no parameter names, each from the first row that has it, for `**kwargs`."""
         if not self.spec.rest:
             return {}
         columns, options = ({name.name for name in named} for named in (self.spec.columns, self.spec.options))
@@ -192,8 +186,6 @@ class BoundVerifier(_BoundFunction):
 
 @dataclass(frozen=True, slots=True)
 class _BoundFactory(_Bound):
-    """What makes something whenever it is asked to."""
-
     def make(self) -> Any:
         """Makes a fresh environment or pool; raises what the plugin raises."""
         return self.spec.factory(**self.options)
@@ -217,7 +209,7 @@ class BoundEnv(_BoundFactory):
         return self.spec.factory.servers if isinstance(self.spec.factory, ServedFactory) else ()
 
     def call_limit(self, seconds: float) -> float:
-        """Returns how long one call may take: as long as is given, or as what it waits for may take itself."""
+        """Returns the seconds that one call may take: `seconds`, or the plugin's own limit if longer."""
         own = 0.0 if self.spec.longest_call is None else self.spec.longest_call(**self.options)
         return max([seconds, own, *(server.longest_call for server in self.servers)])
 
@@ -251,8 +243,6 @@ class BoundSession(_BoundFactory):
 
 @dataclass(frozen=True, slots=True)
 class _BoundTraining(_Bound):
-    """What bound losses and advantages share."""
-
     spec: LossSpec | AdvantageSpec
 
     def _call(self, given: object) -> Any:
@@ -270,7 +260,7 @@ class BoundLoss(_BoundTraining):
     spec: LossSpec
 
     def __call__(self, tokens: LossTokens) -> TokenCosts:
-        """Returns what tokens cost. Raises Exception: whatever the plugin raises, with a note that names it."""
+        """Returns the costs of tokens; raises what the plugin raises, with a note that names it."""
         costs = self._call(tokens)
         return costs if isinstance(costs, TokenCosts) else TokenCosts(costs)
 
@@ -293,7 +283,7 @@ class BoundSampler(_Bound):
     spec: SamplerSpec
 
     def choose(self, history: RowsSeen) -> list[int]:
-        """Returns the rows that it chooses. Raises PluginError."""
+        """Returns the chosen rows. Raises PluginError."""
         chosen = self._called(history)
         if fault := choice_fault(chosen, history, fewer=self.spec.fewer):
             raise self._error(fault)
@@ -301,7 +291,7 @@ class BoundSampler(_Bound):
 
 
 def choice_fault(chosen: Any, history: RowsSeen, *, fewer: bool) -> str:
-    """Returns why rows cannot be what a sampler chose, or ""."""
+    """Returns why rows cannot be a sampler's choice, or ""."""
     if not isinstance(chosen, Sequence) or not all(isinstance(row, int) for row in chosen):
         return f"returned {str(chosen)[:60]!r}, which is not a list of row numbers"
     if outside := [row for row in chosen if not 0 <= row < history.rows]:
@@ -328,10 +318,7 @@ class BoundAgent(_Bound):
         return [str(value) for value in self.options.values() if isinstance(value, Path)]
 
     def command(self, task: AgentTask, access: Access) -> Command:
-        """Returns the command that starts the agent's program for an episode.
-
-        Raises PluginError: the function raised something, or returned something else.
-        """
+        """Returns the command that starts the agent's program. Raises PluginError if the function fails."""
         command = self._called(task, access)
         if fault := command_fault(command):
             raise self._error(fault)
@@ -361,7 +348,6 @@ Bound = BoundReward | BoundVerifier | BoundEnv | BoundSandbox | BoundLoss | Boun
 
 
 def _column(column: Column, rows: Sequence[Row], plugin: str) -> list[Any]:
-    """Returns the values of a column; see `_value`."""
     try:
         return [row[column.name] for row in rows]
     except KeyError:
@@ -369,7 +355,7 @@ def _column(column: Column, rows: Sequence[Row], plugin: str) -> list[Any]:
 
 
 def _value(column: Column, row: Row, plugin: str) -> Any:
-    """Returns what a row has in a column, under any of its names, or else the default; MissingColumn without either."""
+    """Returns a row's value of a column, under any of its names, or else the default, or raises MissingColumn."""
     name = column.found_in(row)
     if name is not None:
         return row[name]
@@ -380,6 +366,6 @@ def _value(column: Column, row: Row, plugin: str) -> Any:
 
 
 def _agree(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Tells whether all rows of a group have the same value in a column."""
+    """Returns whether all rows of a group have the same value in a column."""
     first = rows[0]
     return all(row is first or (name in row and repr(row[name]) == repr(first.get(name))) for row in rows)

@@ -23,10 +23,10 @@ _JSON = {**dict.fromkeys(_LISTS, _LIST), "dict_type": _TABLE}
 def checked_options(
     spec: Spec, distribution: str, values: Mapping[str, Value], unnamed: Unnamed | None = None
 ) -> dict[str, Any]:
-    """Returns the keyword arguments that the values give; options without a value keep their defaults.
+    """Returns keyword arguments for the given values; options without a value keep their defaults.
 
-    Raises OptionError if a value has no name, or if an option is unknown, lacks a value that it needs, or has a value
-    of the wrong type; PluginError if the plugin annotates an option with something that is not a type.
+    Raises OptionError if a value has no name, or an option is unknown, missing or of the wrong type; PluginError if the
+    plugin annotates an option with something that is not a type.
     """
     known = {option.name: option for option in spec.options}
     if unnamed is not None:
@@ -53,7 +53,7 @@ def _meant(name: str, spec: Spec, known: Iterable[str]) -> str:
 
 
 def _column(name: str, spec: Spec) -> str:
-    """Returns what to do where the author of a plugin made a column of what is used as an option, else ""."""
+    """Returns what to do where a plugin made a column of what is used as an option, else ""."""
     if all(column.name != name for column in getattr(spec, "columns", ())):
         return ""
     return f" It reads '{name}' as a column: in its parameters, options come after a bare '*'."
@@ -78,10 +78,7 @@ def type_name(annotation: Any) -> str:
 
 
 def _without_name(spec: Spec, distribution: str, open_options: list[Option], value: Unnamed) -> str:
-    """Says what to write in the place of a value without a name: the whole SPEC, with an option that takes the value.
-
-    `open_options`: those of the plugin that have no value yet.
-    """
+    """Returns what to write for a value without a name: the whole SPEC, with one of `open_options`."""
     remedies = []
     if value.key:
         remedies.append(f'If it belongs to {value.key}, write that as JSON: {value.key}="a,b" or {value.key}=[1,2].')
@@ -97,7 +94,7 @@ def _without_name(spec: Spec, distribution: str, open_options: list[Option], val
 
 
 def _likely_first(options: list[Option]) -> list[Option]:
-    """Orders options by how probably a value without a name is theirs: required ones, then those that take no text."""
+    """Orders options for a value without a name: required ones, then those that take no text."""
     return sorted(options, key=lambda option: (not option.required, _takes(option, "some text")))
 
 

@@ -1,16 +1,14 @@
 """Combines the values of a rubric's components into one.
 
-A value is a score, None (the component abstained), `FAILED`, or `STOPPED` (a gate before it did not pass, so it was
-not called). An abstention is never a zero, and a failure of what is needed makes the whole rubric fail:
+A value is a score, None (the component abstained), `FAILED`, or `STOPPED` (a gate before it did not pass, so it was not
+called). An abstention is never a zero, and a failure of what is needed makes the whole rubric fail:
 
-- "sum": S = sum of w_i s_i. A component that was stopped counts its lowest, so that failing a gate never pays. Where
-  components abstain, the sum of the others is stretched to the range of all: with [L, H] the range of the whole sum
-  and [l, h] that of the components with a value, L + (S - l) / (h - l) * (H - L), as if those that abstained had done
-  as well as the others did on average. Without a finite range for that, or with no score at all, the rubric abstains.
-  A component of weight 0 is never needed, unless it is a gate.
-- "all": 0 where some component does not pass, whatever the others do; else it fails where one failed; else 1. "any":
-  1 where some component passes; else it fails where one failed; else 0. Abstentions are left out of both, and a rubric
-  on which every component abstained abstains.
+- "sum": S = sum of w_i s_i. A stopped component counts its lowest, so that failing a gate never pays. Where components
+  abstain, the sum of the others is stretched to the range of all: with [L, H] the range of the whole sum and [l, h]
+  that of the components with a value, L + (S - l) / (h - l) * (H - L). Without a finite range for that, or with no
+  score at all, the rubric abstains. A component of weight 0 is never needed, unless it is a gate.
+- "all": 0 where some component does not pass; else it fails where one failed; else 1. "any": 1 where some component
+  passes; else it fails where one failed; else 0. Abstentions are left out, and with nothing else the rubric abstains.
 
 A gate that abstains is open; one that failed is shut, and the rubric fails with it.
 """
@@ -40,7 +38,7 @@ Value = float | None | Lack
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A component as the total sees it."""
+    """A component's part in the total."""
 
     weight: float  # in the sum
     range: tuple[float, float]  # lowest and highest score
@@ -57,12 +55,12 @@ class Term:
 
 
 def passes(term: Term, score: float) -> bool:
-    """Tells whether a score passes; a rounding error below the limit still does."""
+    """Returns whether a score passes; a rounding error below the limit still does."""
     return score >= term.passes - _ROUNDING * max(1.0, abs(term.passes))
 
 
 def opens(term: Term, value: Value) -> bool:
-    """Tells whether a gate lets a completion through: it passes, or abstains."""
+    """Returns whether a gate lets a completion through: it passes, or abstains."""
     return value is None or (not isinstance(value, Lack) and passes(term, value))
 
 

@@ -68,7 +68,6 @@ def read_signature(function: Callable[..., Any]) -> Signature:
 
 
 def _remedy(function: Callable[..., Any], names: Sequence[str]) -> str:
-    """Says what to do about a function whose first parameter is no completion."""
     if names[:1] == ["self"]:
         return "A method cannot be one: it needs its object."
     if "completion" in names:
@@ -79,20 +78,20 @@ def _remedy(function: Callable[..., Any], names: Sequence[str]) -> str:
 
 
 def written_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function without the arguments that `functools.partial` gave it."""
+    """Returns the function without the arguments of `functools.partial`."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Returns whether calling a function gives something to await."""
+    """Returns whether calling a function returns an awaitable."""
     function = written_function(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def returns_verdict(function: Callable[..., Any]) -> bool:
-    """Tells whether a function is a verifier: it is annotated to return a Verdict, or else its code names one."""
+    """Returns whether a function is a verifier: annotated to return a Verdict, or else with one in its code."""
     returned = resolved_hints(function).get("return", Any)
     if returned is not Any:
         return Verdict in (returned, *typing.get_args(returned))
@@ -102,13 +101,13 @@ def returns_verdict(function: Callable[..., Any]) -> bool:
 
 
 def name_of_function(function: Callable[..., Any]) -> str:
-    """Returns the name of a function, of what a partial calls, or of the class of an object that can be called."""
+    """Returns the name of a function, of what a partial calls, or of the class of a callable object."""
     written = written_function(function)
     return getattr(written, "__name__", None) or type(written).__name__
 
 
 def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, *, batch: bool) -> None:
-    """Refuses a scope that a function does not have. Raises SpecError."""
+    """Raises SpecError for a scope that a function does not have."""
     if scope not in typing.get_args(Scope):
         raise SpecError(f"'{plugin}': scope {scope!r} must be one of {', '.join(typing.get_args(Scope))}.")
     first = next(iter(inspect.signature(function).parameters))
@@ -133,7 +132,7 @@ def refuse_unfit_scope(plugin: str, function: Callable[..., Any], scope: Scope, 
 
 
 def named_otherwise(columns: Sequence[Column], aliases: Mapping[str, Sequence[str]], plugin: str) -> tuple[Column, ...]:
-    """Returns columns with other names to read them under. Raises SpecError."""
+    """Returns columns with their aliases. Raises SpecError."""
     known = [column.name for column in columns]
     taken = [*known, *(alias for names in aliases.values() for alias in names)]
     for name, names in aliases.items():
@@ -154,7 +153,7 @@ def options_of(function: Callable[..., Any]) -> tuple[Option, ...]:
 
 
 def options_after(function: Callable[..., Any], *given: str) -> tuple[Option, ...]:
-    """Returns the options of a function of these parameters and options, and of nothing else. Raises SpecError."""
+    """Returns the options of a function with these parameters and nothing else. Raises SpecError."""
     if not inspect.isfunction(inspect.unwrap(function)):
         raise SpecError(f"{function!r:.80} is not a function. Decorate a function; it may call an object of yours.")
     parameters = inspect.signature(function).parameters.values()
@@ -187,7 +186,6 @@ def _options(
 
 
 def _settled(function: Callable[..., Any]) -> set[str]:
-    """Returns the names of the arguments that `functools.partial` gave a function."""
     names: set[str] = set()
     while isinstance(function, functools.partial):
         names |= function.keywords.keys()
@@ -196,9 +194,9 @@ def _settled(function: Callable[..., Any]) -> set[str]:
 
 
 def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the annotations with strings evaluated; each one that cannot be evaluated stays a string.
+    """Returns the annotations with strings evaluated; one that cannot be evaluated stays a string.
 
-    A name that is imported for type checkers only, often in the return annotation, then spoils no other annotation.
+    So a name imported for type checkers only spoils no other annotation.
     """
     annotated = written_function(function)
     if not inspect.isroutine(annotated) and not inspect.isclass(annotated):

@@ -131,7 +131,6 @@ def _fields_fault(spec: Any) -> str:
 
 
 def _env_fault(spec: EnvSpec) -> str:
-    """Returns why what only an environment has cannot be used, or ""."""
     rewards, turns = spec.rewards, spec.max_turns
     if not isinstance(rewards, tuple) or not all(isinstance(reward, str) for reward in rewards):
         return f'rewards {rewards!r} must be a tuple of SPECs, as in ("proximity",)'
@@ -152,7 +151,7 @@ def _agent_fault(spec: AgentSpec) -> str:
 
 
 def _table_fault(spec: Any) -> str:
-    """Returns which of the fields that map names to texts does not, or ""."""
+    """Returns which of the fields that should map names to texts does not, or ""."""
     for attribute in ("environment", "programs", "modules"):
         table = getattr(spec, attribute, {})
         texts = isinstance(table, Mapping) and all(isinstance(text, str) for pair in table.items() for text in pair)
@@ -162,14 +161,14 @@ def _table_fault(spec: Any) -> str:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    """Says whether a value is a number that a float holds; an int of 400 digits is none."""
+    """Returns whether a value is a number that a float holds; an int of 400 digits is none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return isinstance(value, float) or abs(value) <= sys.float_info.max
 
 
 def is_finite(value: Any) -> TypeGuard[float]:
-    """Says whether a value is a finite number that a float holds."""
+    """Returns whether a value is a finite number that a float holds."""
     return _is_number(value) and math.isfinite(value)
 
 

@@ -1,9 +1,7 @@
 """Reads what a user writes to name a plugin: `[dist/]name[@version][:key=value,...]`, a file, or a TOML table.
 
-A family of environments takes a name more, `gym:FrozenLake-v1[:key=value,...]`.
-
-No plugin is looked up. A value is JSON if it reads as JSON up to the next comma or the end, and otherwise the bare text
-up to the next comma.
+A family of environments takes a name more, `gym:FrozenLake-v1[:key=value,...]`. A value is JSON if it reads as JSON up
+to the next comma or the end, and otherwise bare text. No plugin is looked up.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Unnamed:
-    """A value without a name, such as `my.jsonl` in `rows:my.jsonl`; which option takes it, the plugin knows."""
+    """A value without a name, such as `my.jsonl` in `rows:my.jsonl`; the plugin knows its option."""
 
     before: str  # the SPEC as far as the value
     text: str  # the value
@@ -86,18 +84,18 @@ def parse(source: str | Mapping[str, Any]) -> SpecText:
 
 
 def is_file(text: str) -> bool:
-    """Tells whether the SPEC names a file rather than an installed plugin."""
+    """Returns whether the SPEC names a file rather than an installed plugin."""
     return text.startswith(_FILE_STARTS) or text.partition(":")[0].endswith(_FILE_ENDS)
 
 
 def _refuse_data(text: str) -> None:
-    """Refuses a file of rows where a plugin is to be named. Raises UsageError with the environment that reads it."""
+    """Refuses a file of rows in place of a plugin; the UsageError names the environment that reads it."""
     if text.endswith(_DATA_ENDS):
         raise UsageError(f"'{text}' is a data set and no plugin. To train on its rows: --env rows:dataset={text}")
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Splits into the head, which names the plugin, and the options (None when there is no colon for them)."""
+    """Splits into the head, which names the plugin, and the options (None without a colon)."""
     if not text:
         raise UsageError(f"an empty SPEC names no plugin. Write {SYNTAX}.")
     if rubric := _RUBRIC.fullmatch(text):
@@ -212,7 +210,6 @@ def _parse_table(table: Mapping[str, Any]) -> SpecText:
 
 
 def _complete(named: SpecText, values: dict[str, Value]) -> SpecText:
-    """Takes the reserved keys out of the values and checks them."""
     weight = _number(named, values, "weight", "a finite number")
     timeout = _number(named, values, "timeout", "a finite number of seconds above 0")
     if timeout is not None and timeout <= 0:

@@ -18,7 +18,7 @@ TURNS = 16
 
 @dataclass(frozen=True, slots=True)
 class ServedFactory:
-    """Makes an environment with servers of what makes it without."""
+    """Makes an environment with servers by a factory of one without."""
 
     make: Callable[..., Any]
     name: str
@@ -27,7 +27,7 @@ class ServedFactory:
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
-        """What a record, or whoever asks where the environment's code is, is to look at."""
+        """The factory, for records and whoever looks for the environment's code."""
         return self.make
 
     def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
@@ -38,7 +38,7 @@ class ServedFactory:
 
 @dataclass(frozen=True, slots=True)
 class _Settle:
-    """Settles a spec as the environment does, and gives it the servers again."""
+    """Settles a spec as the environment does, and adds the servers again."""
 
     settle: Callable[..., EnvSpec]
     servers: tuple[McpServer, ...]

@@ -1,8 +1,7 @@
 """Holds the connection to one MCP server, in an event loop that all connections of this process share.
 
-What is lost with a server (it does not start, ends, hangs or breaks the protocol) is a `TransientError`: the episode is
-a failure. What a call comes to is a text for the policy: a result, an error of the tool, a call that takes too long
-while the server still answers.
+A lost server (it does not start, ends, hangs or breaks the protocol) is a `TransientError`: the episode is a failure.
+All else is a text for the policy: a result, an error of the tool, a timeout while the server still answers.
 """
 
 from __future__ import annotations
@@ -44,11 +43,9 @@ def on_loop(work: Coroutine[Any, Any, Any]) -> Future[Any]:
 
 
 class Connection:
-    """A session with one server, which begins to start. It is used on the event loop, but for `call` and `close`.
+    """A session with one server, which begins to start. Only `call` and `close` may be used outside the event loop.
 
-    Attributes:
-        server: what was started, or is asked.
-        tools: the tools that the server listed when it started, as the package mcp has them.
+    `tools`: what the server listed when it started, as the package mcp has them.
     """
 
     def __init__(self, server: McpServer) -> None:
@@ -68,23 +65,17 @@ class Connection:
         return bool(self._lost)
 
     def give_files(self, files: Mapping[str, str]) -> None:
-        """Writes files into the server's working directory; those of a server at an address have no place."""
+        """Writes files into the server's working directory; a server at an address has none."""
         if self._process is not None:
             self._process.give_files(files)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Calls a tool, from any thread, and returns what the policy is shown.
-
-        Raises TransientError: the server is lost.
-        """
+        """Calls a tool, from any thread, and returns what the policy is shown. Raises TransientError."""
         text: str = on_loop(self._call(name, arguments)).result()
         return text
 
     def close(self) -> Future[None]:
-        """Ends the session, and a server that was started with all its processes; the future tells when they are dead.
-
-        From any thread.
-        """
+        """Ends the session and a started server, from any thread; the future is done when all processes are dead."""
         return on_loop(self._close())
 
     async def ready(self) -> None:
@@ -99,7 +90,7 @@ class Connection:
             raise self._failure("did not start", self._lost) from None
 
     async def _live(self) -> None:
-        """Holds the session open from start to end: what is entered and left in one task."""
+        """Holds the session open from start to end: it must be entered and left in one task."""
         from mcp import ClientSession
 
         try:
@@ -141,7 +132,6 @@ class Connection:
             self._dead = _ended(self._process)
 
     def _note_end(self) -> None:
-        """Notes that the process closed its output."""
         if self._process is not None and not self._lost:
             self._process.errors.wait()
         self._lost = self._lost or "its process ended"
@@ -183,7 +173,6 @@ class Connection:
         return text_of(result, shown)
 
     async def _answers(self) -> bool:
-        """Returns whether the server still answers."""
         from mcp import MCPError
         from mcp_types import METHOD_NOT_FOUND
 
@@ -214,13 +203,12 @@ class Connection:
 
 
 def _end_started(starting: asyncio.Future[_Process]) -> None:
-    """Ends a process that nobody waits for any more."""
     if starting.exception() is None:
         _ended(starting.result())
 
 
 def _ended(process: _Process) -> asyncio.Task[None]:
-    """Ends a process; the task has ended when it is dead, with all that it started."""
+    """Ends a process; the task is done when it is dead, with all that it started."""
 
     async def watch() -> None:
         while not process.gone():
@@ -234,7 +222,6 @@ def _ended(process: _Process) -> asyncio.Task[None]:
 
 
 async def _greet(session: Any) -> None:
-    """Agrees with a server on the version of the protocol."""
     from mcp import MCPError
     from mcp_types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
@@ -247,7 +234,6 @@ async def _greet(session: Any) -> None:
 
 
 async def _listed(session: Any) -> tuple[Any, ...]:
-    """Returns all tools of a server, page by page."""
     from mcp_types import PaginatedRequestParams
 
     tools: list[Any] = []
@@ -272,12 +258,7 @@ def _reason(error: BaseException) -> str:
 
 
 def text_of(result: Any, shown: int) -> str:
-    """Returns the text of a `CallToolResult`; of an error as an object with the key `error`.
-
-    Args:
-        result: what the server answered.
-        shown: characters at most, of the beginning and the end.
-    """
+    """Returns a `CallToolResult` as text within `shown` characters; an error as an object with the key `error`."""
     parts = [_part(block) for block in result.content]
     if not parts and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
@@ -298,7 +279,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def _part(block: Any) -> str:
-    """Returns a part of a result as text; what is no text is refused in words."""
+    """Returns a part of a result as text, or a refusal in words."""
     kind = block.type
     if kind == "text":
         return str(block.text)

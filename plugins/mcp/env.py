@@ -25,23 +25,17 @@ def env_with_servers(
 
 @cache
 def _class() -> Any:
-    """Returns the class as one of gymnasium, which is imported when an environment is made."""
+    """Returns a subclass of gymnasium's, which is imported only when an environment is made."""
     import gymnasium
 
     return type(EnvWithServers.__name__, (EnvWithServers, gymnasium.Env), {"__doc__": EnvWithServers.__doc__})
 
 
 class EnvWithServers:
-    """An environment and the servers of its episode.
+    """An environment and the servers of its episode; other attributes are the environment's own.
 
-    An episode begins with `reset`; its servers are those of its first calls and end with it. Attributes that are not
-    written here are the environment's own.
-
-    Args:
-        env: the environment.
-        name: what messages call it.
-        servers: whose tools it offers.
-        stepped: the environment is stepped; otherwise the policy's answer ends the episode.
+    An episode begins with `reset`; its servers are those of its first calls and end with it. `name`: in messages.
+    `stepped`: the environment is stepped; otherwise the policy's answer ends the episode.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], name: str, servers: Sequence[McpServer], *, stepped: bool) -> None:
@@ -61,9 +55,9 @@ class EnvWithServers:
 
     @property
     def tools(self) -> list[Callable[..., Any]]:
-        """The functions that the policy may call; what asks for them begins to start the episode's servers.
+        """The functions that the policy may call; asking for them begins to start the episode's servers.
 
-        Raises OptionError: a server does not start, or two tools have one name.
+        Raises OptionError if a server does not start, or two tools have one name.
         """
         own = tuple(getattr(self.inner.unwrapped, "tools", None) or ())
         if not self._seats:
@@ -71,9 +65,9 @@ class EnvWithServers:
         return tools_of(own, self._seats, self._name)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts an episode. The column `files` of its row (path to text) is what its servers have to begin with.
+        """Starts an episode. The column `files` of its row (path to text) is what its servers begin with.
 
-        Raises DatasetError: that column is none.
+        Raises DatasetError for an invalid column.
         """
         super().reset(seed=seed)  # type: ignore[misc]
         self._release()

@@ -16,11 +16,7 @@ _READING = 0.2  # seconds
 
 
 class ErrorOutput:
-    """What a program writes to its error output.
-
-    Args:
-        stream: an unbuffered stream; it is read until it ends.
-    """
+    """A program's error output, from an unbuffered stream that is read to its end."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -29,11 +25,11 @@ class ErrorOutput:
         self._reading.start()
 
     def wait(self) -> None:
-        """Waits a moment for what a program that has just ended wrote."""
+        """Waits a moment for the output of a program that has just ended."""
         self._reading.join(_READING)
 
     def last_words(self) -> str:
-        """Returns the end of what was written, on one line."""
+        """Returns the end of the output, on one line."""
         return " ".join(b"".join([*self._pieces]).decode("utf-8", "replace").split())[-_LONGEST:]
 
     def _read(self) -> None:

@@ -1,9 +1,9 @@
 """Starts one MCP server in a process of its own and ends every process that the server started.
 
-Theory of operation. The guard holds a socket to the process that wants the server. The socket closes when the episode
-is over, and also when that process is killed. The server's standard input closes with it, on which a server ends by
-itself; after a moment the guard kills whatever is left. On Linux it is the parent of every descendant whose own parent
-ends, so that none gets away. If the guard itself is killed, the kernel kills the server.
+Theory of operation. The guard's socket closes when the episode is over, and also when the process that wants the server
+is killed. The server's standard input closes with it, on which a server ends by itself; after a moment the guard kills
+whatever is left. On Linux it is the parent of every orphaned descendant, so that none gets away. If the guard itself is
+killed, the kernel kills the server.
 """
 
 from __future__ import annotations
@@ -34,15 +34,10 @@ def main(
     folder: str,
     streams: Sequence[int],
 ) -> None:
-    """Starts a server, says over the socket whether that worked, and ends it when the socket closes.
+    """Starts a server, says over the socket `control` whether that worked, and ends it when the socket closes.
 
-    Args:
-        control: the socket.
-        argv: the program and its arguments.
-        environment: its variables.
-        home: the folder of the episode, which is removed at the end.
-        folder: the server's working directory.
-        streams: descriptors of its standard input, output and error output.
+    `environment`: of the server. `home`: the folder of the episode, removed at the end. `folder`: the working
+    directory. `streams`: descriptors of its standard input, output and error output.
     """
     channel = socket.socket(fileno=control)
     kernel.adopt_orphans()
@@ -88,7 +83,7 @@ def main(
 
 
 def _reap(server: int) -> None:
-    """Takes note of the end of orphans, but not of the server, whose end `Popen` asks for."""
+    """Reaps orphans, but not the server, whose end `Popen` asks for."""
     for child in kernel.children():
         if child != server:
             with contextlib.suppress(ChildProcessError):

@@ -1,7 +1,7 @@
 """Carries messages between a session and the process of a server, one JSON text a line, within limits of size.
 
-What a server prints that is no message is passed over. A message that is too large is read to its end and dropped; if
-it was the answer to a request, the request gets an error in its place, so that the episode goes on.
+Other output is skipped. A message that is too large is dropped; if it answered a request, the request gets an error, so
+that the episode goes on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _METHOD = re.compile(rb'"method"\s*:')
 
 
 class Lines:
-    """Cuts what a server prints into lines; of one that is too long only the head is kept."""
+    """Splits a server's output into lines; of one that is too long only the head is kept."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest

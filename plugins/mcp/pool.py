@@ -1,7 +1,7 @@
-"""Keeps unused servers ready, so that an episode does not wait for a start.
+"""Keeps unused servers ready, so that starting costs an episode no time. No server is given out twice.
 
 All state is read and changed on the event loop of the connections. An episode that begins is expected to need a server,
-which is started beside its first turn. Some are kept ready for the next episodes. No server is given out twice.
+which is started beside its first turn.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class ServerPool:
         on_loop(self._begin())
 
     def take(self, *, first: bool = True) -> Connection:
-        """Returns a server that nobody has used, from any thread; `first`: the episode has not asked for one before.
+        """Returns an unused server, from any thread. Raises TransientError if it does not start.
 
-        Raises TransientError: it does not start.
+        `first`: the episode has not asked for one before.
         """
         connection: Connection = on_loop(self._take(expected=first)).result()
         return connection
@@ -101,12 +101,10 @@ class ServerPool:
         self._trim()
 
     def _trim(self) -> None:
-        """Ends the servers that are more than are expected or kept."""
         while len(self._spares) > max(self._expected, KEPT):
             self._spares.pop().close()
 
     def _fill(self) -> None:
-        """Starts as many servers as are asked for, expected or to be kept."""
         ahead = 0 if self._failed else min(_MOST, max(self._expected, min(KEPT, self._peak)))
         while len(self._starting) < _AT_ONCE and len(self._spares) + len(self._starting) < len(self._waiting) + ahead:
             connection = Connection(self.server)

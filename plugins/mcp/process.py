@@ -24,13 +24,7 @@ _MOST_FILES, _MOST_TEXT = 1000, 16 << 20
 
 
 class ServerProcess:
-    """A program that was started.
-
-    Attributes:
-        stdin, stdout: descriptors of pipes to it, open until `end`.
-        folder: its working directory.
-        errors: its error output.
-    """
+    """A started program, with pipes `stdin` and `stdout` until `end`, and its working directory `folder`."""
 
     def __init__(self, child: ChildProcess, stdin: int, stdout: int, stderr: int, home: Path) -> None:
         self.stdin, self.stdout, self.folder = stdin, stdout, str(home / _WORK)
@@ -53,7 +47,7 @@ class ServerProcess:
         self._child.channel.close()
 
     def gone(self) -> bool:
-        """Returns whether the program and all that it started are dead; clears up after them."""
+        """Returns whether the program and all that it started are dead; removes their folder."""
         if not self._child.gone():
             return False
         self._child.reap()
@@ -62,7 +56,7 @@ class ServerProcess:
 
 
 def start_server(server: McpServer) -> ServerProcess:
-    """Starts the program of a server in an empty folder of its own. Raises TransientError: it cannot be started."""
+    """Starts the program of a server in an empty folder of its own. Raises TransientError."""
     home = Path(tempfile.mkdtemp(prefix="grpo-mcp-")).resolve()
     folder = str(home / _WORK)
     for name in (_WORK, _TEMPORARY):
@@ -102,10 +96,7 @@ def start_server(server: McpServer) -> ServerProcess:
 
 
 def refuse_bad_files(files: Any) -> None:
-    """Refuses what cannot be the files of a working directory.
-
-    Raises ValueError: it does not map paths below the directory to texts, or has too much of them.
-    """
+    """Raises ValueError unless it maps paths below the directory to texts, within the limit of size."""
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for pair in files.items() for text in pair):
         raise ValueError("it does not map texts to texts")
     for path in files:

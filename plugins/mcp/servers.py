@@ -1,7 +1,6 @@
 """Reads the key `mcp` of an environment: which MCP servers' tools its policy may call.
 
-A server is a table, or a text: a command line, or an address that begins with http:// or https://. Nothing is started
-here.
+A server is a table, or a text: a command line, or an address that begins with http:// or https://.
 """
 
 from __future__ import annotations
@@ -63,12 +62,12 @@ class McpServer:
         return STARTING + self.seconds + ALIVE
 
     def record(self) -> dict[str, Any]:
-        """Returns what a run keeps of it, by the keys of `mcp`."""
+        """Returns what a run records of it, by the keys of `mcp`."""
         return {**{key: getattr(self, key) for key in KEYS}, "environment": dict(self.environment)}
 
     @property
     def name(self) -> str:
-        """What messages call it: its address or its command line."""
+        """Its name in messages: its address or its command line."""
         return self.url or shlex.join(self.command)
 
 
@@ -79,18 +78,11 @@ _MOST_SECONDS, _MOST_SHOWN = 600.0, 20000
 def read_servers(
     value: Any, written: str, session: Callable[[str], Callable[[], SessionPool]] | None = None
 ) -> tuple[McpServer, ...]:
-    """Returns the servers that the key `mcp` names, at least one.
+    """Returns the servers that the key `mcp` names, at least one; `written` is the SPEC, for errors.
 
-    Args:
-        value: a text, a table, or a list of them.
-        written: the SPEC, for errors.
-        session: finds what makes the pool of a session by its SPEC.
-
-    Raises:
-        OptionError: it names no server, or says something of one that cannot be.
-        UsageError: a server's session is none.
-        NotInstalled: a program is not on the PATH.
-        PluginNotFound: the package mcp is not installed.
+    `session`: finds what makes the pool of a session by its SPEC. Raises OptionError for no or an impossible server,
+    UsageError for an invalid session, NotInstalled for a program not on the PATH, PluginNotFound without the package
+    mcp.
     """
     listed = value if isinstance(value, list | tuple) else [value]
     if not listed:

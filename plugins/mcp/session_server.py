@@ -1,6 +1,6 @@
 """Starts an MCP server's program in a session of its own, without a network and with only the given files.
 
-A process of a session has streams of bytes; the connection reads and writes descriptors. Two threads copy between them.
+Two threads copy between the session's streams and the descriptors of the connection.
 """
 
 from __future__ import annotations
@@ -26,12 +26,7 @@ _pools: SpecPools[SessionPool] = SpecPools()
 
 
 class SessionServer:
-    """A program that was started in a session; it is used as `ServerProcess` is.
-
-    Attributes:
-        stdin, stdout: descriptors of pipes to it, open until `end`.
-        errors: its error output.
-    """
+    """A program that was started in a session; it is used as `ServerProcess` is."""
 
     def __init__(self, session: Session, process: Process) -> None:
         self._session, self._process = session, process
@@ -67,10 +62,9 @@ class SessionServer:
 
 
 def start_in_session(server: McpServer) -> SessionServer:
-    """Starts the program of a server in a new session.
+    """Starts a server's program in a new session, which reads this Python, the program's folder and the files it names.
 
-    It reads this Python, the folder of the program, and the files that its arguments name. Raises TransientError: it
-    cannot be started; SandboxUnavailable: this machine cannot run the session.
+    Raises TransientError if it cannot be started, SandboxUnavailable if this machine cannot run the session.
     """
     assert server.machines is not None
     program = shutil.which(server.command[0], path=search_path()) or server.command[0]

@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 class Seat:
     """The place of one episode at one server: it takes a server with its first call and keeps it to its end.
 
-    `files`: what is written into the server's working directory before the first call.
+    `files`: written into the server's working directory before the first call.
     """
 
     def __init__(self, server: McpServer, files: Mapping[str, str]) -> None:
@@ -90,7 +90,7 @@ class ServerTool:
 def offered(server: McpServer) -> list[Any]:
     """Returns the tools of a server that are to be offered, of those that it lists.
 
-    Raises OptionError: it does not start, has no tools, or lacks one that is named.
+    Raises OptionError if it does not start, has no tools, or lacks one that is named.
     """
     try:
         listed = {tool.name: tool for tool in pool_of(server).tools()}

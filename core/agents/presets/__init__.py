@@ -13,5 +13,4 @@ grpo_contract = 1
 
 @hookimpl
 def grpo_agents() -> list[AgentSpec]:
-    """Offers the agents."""
     return [cmd, claude_code, codex, mini_swe_agent, openai_agents, opencode, qwen_code, smolagents]

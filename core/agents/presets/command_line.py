@@ -22,10 +22,7 @@ def _start(task: AgentTask, access: Access, *, line: str) -> Command:
 
 
 def _refuse(*, line: str) -> None:
-    """Refuses a line that starts nothing here.
-
-    Raises UsageError: it is empty, its quotes do not match, its program is not there, or a placeholder is unknown.
-    """
+    """Refuses an empty line, unmatched quotes, a missing program and an unknown placeholder."""
     import shutil
 
     parts = _parts(line)
@@ -50,10 +47,7 @@ def _refuse(*, line: str) -> None:
 
 
 def _unknown(argument: str) -> str:
-    """Returns the first placeholder of an argument that is none, or "".
-
-    An argument that may be a program has braces of its own; there a misspelt {instruction} alone counts.
-    """
+    """Returns the first unknown placeholder, or ""; among a program's braces only a misspelt {instruction} counts."""
     for name in _WRITTEN.findall(argument):
         if name not in _PLACES and (not _PROGRAM.search(argument) or did_you_mean(name, _PLACES[:1])):
             return str(name)
@@ -61,10 +55,7 @@ def _unknown(argument: str) -> str:
 
 
 def _parts(line: str) -> list[str]:
-    """Returns the arguments of a line; one that names a file here is made absolute, for agents start elsewhere.
-
-    Raises UsageError: its quotes do not match.
-    """
+    """Splits a line; paths of files become absolute, for agents start elsewhere. UsageError: unmatched quotes."""
     import shlex
 
     try:

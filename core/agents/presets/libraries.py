@@ -29,10 +29,7 @@ _MINI_CLASSES = (
 
 
 def _refuse_config(*, config: Path | None = None, **_: object) -> None:
-    """Refuses a settings file of mini-swe-agent with which it could not play.
-
-    Raises UsageError: it cannot be read, lacks a template, or names another service, machine or kind of agent.
-    """
+    """Refuses a file of mini-swe-agent that lacks a template, or names another service, machine or kind of agent."""
     import yaml
 
     if config is None:

@@ -78,7 +78,7 @@ def _python(session: Session, program: str, timeout: float = _PATIENCE) -> Exit:
 
 
 def _breaches(left: Exit, note_finding: NoteFinding) -> None:
-    """Tells what a program got; one that did not come to its end tried nothing."""
+    """Reports what a program got; one that did not come to its end tried nothing."""
     for line in left.stdout.split(b"\n"):
         if BREACH in line:
             note_finding(f"it got through: {line[:300].decode(errors='replace')}")
@@ -88,7 +88,6 @@ def _breaches(left: Exit, note_finding: NoteFinding) -> None:
 
 
 def _goes_on(session: Session, note_finding: NoteFinding) -> None:
-    """Tells where an honest command suffers in the session of the attack."""
     session.stop()
     left = session.run(["sh", "-c", "echo honest"], timeout=_PATIENCE)
     if left.stdout != b"honest\n":
@@ -96,7 +95,6 @@ def _goes_on(session: Session, note_finding: NoteFinding) -> None:
 
 
 def _with_mark(mark: str) -> list[str]:
-    """Returns the processes of this machine that have a mark in their command line."""
     held = []
     for folder in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         if folder.name.isdecimal():
@@ -107,7 +105,7 @@ def _with_mark(mark: str) -> list[str]:
 
 
 def _daemon(pool: SessionPool, note_finding: NoteFinding) -> None:
-    """What a session leaves, each of several leaves: other programs of this machine mount and unmount meanwhile."""
+    """Checks that sessions leave nothing. A leak shows in each of several: other programs mount here, too."""
     mark = f"mark-{secrets.token_hex(8)}"
     mounts = []
     for _ in range(3):
@@ -256,7 +254,7 @@ def _calls(pool: SessionPool, note_finding: NoteFinding) -> None:
 
 
 def _writing(pool: SessionPool, note_finding: NoteFinding) -> None:
-    """What a session changes of its own system must be its own: the next session and the host do not have it."""
+    """Checks that changes of a session's own system reach neither the next session nor the host."""
     name = f"grpo-{secrets.token_hex(8)}"
     with _opened(pool) as session:
         write = f"for d in {_SYSTEM}; do echo x > $d/{name}; done 2>/dev/null; true"

@@ -50,7 +50,7 @@ class GoldScores:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What came out."""
+    """The result of a validation."""
 
     env: str  # the environment's SPEC
     split: str  # "train" or "test"
@@ -66,7 +66,7 @@ class Validation:
 
     @property
     def ok(self) -> bool:
-        """True when every row has a gold solution, every one is accepted, and not silence as well everywhere."""
+        """True when every row has an accepted gold solution, and silence is not accepted everywhere as well."""
         return not self.without and not self.refused and self.silence_right < self.rows
 
     def lines(self) -> Iterator[str]:

@@ -126,7 +126,6 @@ def total(rewards: Sequence[BoundReward], outcomes: Mapping[str, Outcome]) -> fl
 
 
 def _verifiers(verifier: BoundVerifier | None, judgement: Judgement | None) -> str | None:
-    """Says why the verifier does not accept a gold solution, or returns None."""
     if verifier is None or judgement is None:
         return None
     if judgement.verdict is None:
@@ -142,7 +141,7 @@ def _verifiers(verifier: BoundVerifier | None, judgement: Judgement | None) -> s
 def _rewards(
     rewards: Sequence[BoundReward], gold: Mapping[str, Outcome], right: float, nothing: float, *, as_good: bool
 ) -> str | None:
-    """Says why the rewards pay no more for a gold solution than for silence, nor their best, or returns None."""
+    """Returns why the rewards pay no more for a gold solution than for silence, nor their best, or None."""
     for reward in rewards:
         if gold[reward.name].kind == "failure":
             return gold[reward.name].reason

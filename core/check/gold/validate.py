@@ -66,10 +66,8 @@ def validate(
         env_processes: processes that step it; 0: one, or threads where it exists in this process alone.
         on_rows: told after each block how many rows are done, and how many there are.
 
-    Raises:
-        UsageError: the environment, a reward or the rows cannot be used, or there is nothing to judge with.
-        PluginError: the environment cannot start an episode.
-        SandboxUnavailable: this machine cannot run the programs of the solutions.
+    Raises UsageError if the environment, a reward or the rows cannot be used, or there is nothing to judge with;
+    PluginError if the environment cannot start an episode; SandboxUnavailable if this machine cannot run programs.
     """
     host = Host.discover()
     bound = bound_of(host.env(env) if isinstance(env, str) else env, BoundEnv).settled()
@@ -117,11 +115,10 @@ def validate(
 
 
 def doubts(plan: Plan) -> Iterator[str]:
-    """Yields what a user should know before a run trains.
+    """Yields what a user should know before a run trains: useless rewards, refused gold solutions of the first rows.
 
-    These are rewards that cannot score, or teach nothing, and gold solutions of its first rows that it does not accept.
-    Raises UsageError if a reward or verifier fails on whatever is written, or an environment at every gold solution;
-    SandboxUnavailable if this machine cannot run the programs of the solutions.
+    Raises UsageError if a reward or verifier fails on everything, or an environment at every gold solution;
+    SandboxUnavailable if this machine cannot run programs.
     """
     stops = plan.config.failures.stop_share < 1
     for part in plan.envs:
@@ -173,7 +170,7 @@ def doubts(plan: Plan) -> Iterator[str]:
 def answered(
     env: BoundEnv, episodes: Sequence[Episode], seconds: float, processes: EnvProcesses | None = None
 ) -> list[Completion]:
-    """Returns what rewards see of answers that no model wrote, gold solutions among them; a group for each episode.
+    """Returns answers that no model wrote, gold solutions among them, as rewards see them; a group for each episode.
 
     Raises SandboxUnavailable if this machine cannot run programs.
     """
@@ -189,7 +186,7 @@ def answered(
 
 
 def _hopeless(plugin: BoundReward | BoundVerifier, fault: Fault, judged: Sequence[JudgedGold]) -> bool:
-    """Tells whether a plugin fails on whatever is written, or on each gold solution and on other texts too."""
+    """Returns whether a plugin fails on everything, or on each gold solution and on other texts too."""
     if fault.kind == "every call":
         return True
     results = [gold.outcomes[plugin.name] if isinstance(plugin, BoundReward) else gold.judgement for gold in judged]
@@ -232,7 +229,7 @@ def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: E
 def _refused(
     env: BoundEnv, block: Sequence[Episode], golds: Sequence[JudgedGold], weak: Container[int] = ()
 ) -> Iterator[RefusedRow]:
-    """Yields the rows whose solution is not accepted; a weak one that the rewards only leave out is not among them."""
+    """Yields the rows whose solution is not accepted, except weak ones that the rewards only leave out."""
     most = env.spec.max_turns
     for episode, gold in zip(block, golds, strict=True):
         turns = len(episode.gold_actions)
@@ -248,7 +245,6 @@ def _refused(
 
 
 def _left_out(judged: JudgedGold) -> bool:
-    """Returns whether the verifier accepts a solution and every reward abstains."""
     verdict = None if judged.judgement is None else judged.judgement.verdict
     abstained = all(outcome.kind == "abstain" for outcome in judged.outcomes.values())
     return abstained and verdict is not None and verdict.ok is True
@@ -300,7 +296,6 @@ def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:
 def _notes(
     env: BoundEnv, rewards: Sequence[BoundReward], solved: Sequence[Episode], judged: Sequence[JudgedGold]
 ) -> Iterator[str]:
-    """Yields what refuses no row and should be looked at."""
     if env.spec.note:
         yield env.spec.note
     for reward in rewards:

@@ -44,7 +44,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def body_of(data: bytes) -> Body:
-    """Parses the body of a request. Raises Refused: it is no JSON object."""
+    """Parses the body of a request. Raises Refused if it is no JSON object."""
     try:
         body = parsed(data.decode("utf-8"))
     except ValueError as error:
@@ -55,10 +55,7 @@ def body_of(data: bytes) -> Body:
 
 
 def arguments_of(value: Any) -> Body:
-    """Returns the arguments of a call in a history, which programs send as JSON text or as an object.
-
-    Text that is no JSON object is kept under one key, so that it stays the same in every later request.
-    """
+    """Returns the arguments of a call in a history, JSON text or an object; other text stays under one key."""
     if isinstance(value, Mapping):
         return value
     text = value if isinstance(value, str) else json.dumps(value)
@@ -72,14 +69,14 @@ def arguments_of(value: Any) -> Body:
 
 
 def object_in(value: Any, where: str) -> Body:
-    """Returns a JSON object. Raises Refused: it is none."""
+    """Returns a JSON object. Raises Refused if it is none."""
     if not isinstance(value, Mapping):
         raise malformed(f"{where} is {_kind(value)}", "Send an object")
     return value
 
 
 def objects_in(value: Any, where: str) -> Sequence[Body]:
-    """Returns a list of JSON objects; nothing is an empty list. Raises Refused: it is something else."""
+    """Returns a list of JSON objects; nothing is an empty list. Raises Refused for something else."""
     if value is None or value == "":
         return ()
     if not isinstance(value, list):
@@ -88,7 +85,7 @@ def objects_in(value: Any, where: str) -> Sequence[Body]:
 
 
 def text_in(value: Any, where: str) -> str:
-    """Returns a text; nothing is "". Raises Refused: it is something else."""
+    """Returns a text; nothing is "". Raises Refused for something else."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -99,10 +96,9 @@ def text_in(value: Any, where: str) -> str:
 def content_in(
     value: Any, where: str, kinds: Container[str], skipped: Container[str] = (), separator: str = "\n"
 ) -> str:
-    """Returns the text of a message's content, which is a text or a list of parts of these kinds.
+    """Returns the text of a message's content, a text or a list of parts of these `kinds`.
 
-    `skipped`: types of parts that are left out, such as thinking. Raises Refused: a part is an image or anything else
-    that is no text.
+    `skipped`: types of parts that are left out, such as thinking. Raises Refused for a part that is no text.
     """
     if value is None or isinstance(value, str):
         return value or ""
@@ -122,7 +118,7 @@ def content_in(
 
 
 def whole_number(body: Body, names: Sequence[str], most: int | None = None) -> int | None:
-    """Returns the first of these fields that is there: a number from 1 to `most`. Raises Refused: it is none."""
+    """Returns the first of these fields that is there: a number from 1 to `most`. Raises Refused for others."""
     for name in names:
         value = body.get(name)
         if value is None:
@@ -136,7 +132,7 @@ def whole_number(body: Body, names: Sequence[str], most: int | None = None) -> i
 
 
 def flag(body: Body, name: str) -> bool:
-    """Returns whether a field is true. Raises Refused: it is neither true nor false."""
+    """Returns whether a field is true. Raises Refused if it is neither true nor false."""
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
         raise malformed(f"{name} is {_kind(value)}", "Send true or false")
@@ -154,7 +150,7 @@ def stops_in(value: Any, where: str) -> tuple[str, ...]:
 
 
 def function_tool(name: Any, description: Any, parameters: Any, where: str) -> Body:
-    """Returns a tool in the form of `Ask.tools`. Raises Refused: it has no name, or no JSON schema."""
+    """Returns a tool in the form of `Ask.tools`. Raises Refused without a name or JSON schema."""
     if not isinstance(name, str) or not name:
         raise malformed(f"{where} has no name", "Name every tool")
     return {
@@ -171,7 +167,7 @@ def tools_in(body: Body, kind: str, parameters: str, inside: str = "") -> tuple[
     """Returns the functions that a request offers, as `Ask.tools` has them, and the types of its other tools.
 
     `kind`: the type of a function, also where none is named. `parameters`: the field of its schema. `inside`: the field
-    that holds its own ones, where they do not stand in the tool itself.
+    that holds a function's fields, "" for the tool itself.
     """
     functions: list[Body] = []
     others: list[str] = []
@@ -199,10 +195,9 @@ def ignored_in(body: Body, read: Container[str], tools: Iterable[str]) -> tuple[
 
 
 def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
-    """Puts the answers to the calls of one message in the order of these calls.
+    """Puts the answers to the calls of one message in the order of these calls, since chat templates show no ids.
 
-    Chat templates show no ids: the second answer is that to the second call. Programs send answers in the order in
-    which their tools ended, too. Raises Refused: there is no message.
+    Raises Refused if there is no message.
     """
     ordered: list[ChatTurn] = []
     for answering, run in groupby(turns, key=lambda turn: turn.role == "tool"):
@@ -217,10 +212,9 @@ def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
 
 
 def thread_of(headers: Mapping[str, str]) -> str:
-    """Returns which of its conversations a program says that a request belongs to; "" where it says nothing.
+    """Returns which of its conversations a program says that a request belongs to, or "".
 
-    Claude Code names a session and, for a sub-agent, the agent; Codex a thread and the session that it belongs to;
-    opencode a session.
+    Claude Code names a session and, for a sub-agent, the agent; Codex a thread and its session; opencode a session.
     """
     if session := headers.get("x-claude-code-session-id", ""):
         return f"claude-code {session} {headers.get('x-claude-code-agent-id', '')}".rstrip()

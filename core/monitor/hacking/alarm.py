@@ -46,9 +46,8 @@ SAME = 1e-9
 class RunAlarm(Part):
     """The alarm of one run. Rank 0 checks, and all ranks stop together.
 
-    An error inside the alarm ends the alarm with a warning, not the run. `run_dir`: whose recorded rollouts are looked
-    at again where a run goes on. `noted`: is handed the step and the suspicions of each batch that has some; None:
-    nobody is.
+    An error inside the alarm ends the alarm with a warning, not the run. `run_dir`: whose recorded rollouts are read
+    again where a run goes on. `noted`: gets the step and the suspicions of each batch that has some.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class RunAlarm(Part):
             self._look(step, map(of_record, read_rollouts(run_dir, step, tokens=False)))
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Looks at a batch, and ends a run that is to end with its first alarm, on all processes alike."""
+        """Checks a batch, and ends a run that is to end with its first alarm, on all processes alike."""
         if is_first():
             self._warn(batch)
         for alarm in gathered(self._first_alarm, "the alarm") if self._stops else []:
@@ -175,5 +174,4 @@ def of_record(row: Mapping[str, Any]) -> MonitoredCompletion:
 
 @lru_cache(maxsize=64)
 def _asked(prompt: str) -> str:
-    """Returns the text of a recorded prompt, which the members of a group share."""
     return _prompt(messages_of(prompt))

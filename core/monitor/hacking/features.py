@@ -50,7 +50,7 @@ class MonitoredCompletion:
 
 
 def known(number: float | None) -> float | None:
-    """Returns a number that can be reckoned with; None for NaN, infinity and what cannot be squared."""
+    """Returns a number, or None for NaN, infinity and what cannot be squared."""
     return number if number is not None and abs(number) < LARGEST else None
 
 
@@ -60,16 +60,12 @@ def _words(text: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _vocabulary(prompt: str) -> frozenset[str]:
-    """Returns the words of a prompt, which the members of a group share."""
     return frozenset(_words(prompt[:READ]))
 
 
 @lru_cache(maxsize=_KEPT)
 def _spaced(text: str) -> tuple[int, int, int]:
-    """Returns how many pairs of neighbouring words occurred before, how many there are, and the longest word's length.
-
-    Words are here what stands between spaces.
-    """
+    """Returns repeated pairs of neighbouring words, all pairs, and the longest word's length; words end at spaces."""
     words = text.split()
     pairs = max(0, len(words) - 1)
     return pairs - len({*pairwise(words)}), pairs, max(map(len, words), default=0)
@@ -96,12 +92,11 @@ def _cycles(word: str) -> bool:
 
 
 def _ends(text: str) -> tuple[str, ...]:
-    """Returns the beginning and the end of a text that are looked at, which may be the same."""
+    """Returns the beginning and the end of a text, which may be the same."""
     return (text[:READ], text[-READ:]) if len(text) > READ else (text,)
 
 
 def _first_number(answer: str) -> float:
-    """Returns the first number of an answer, without its sign; 0 for none."""
     match = _NUMBER.search(answer)
     return 0.0 if match is None else float(match[0][:DIGITS])
 
@@ -150,10 +145,10 @@ def counts_of(prompt: str, text: str) -> dict[str, float]:
 
 @lru_cache(maxsize=_KEPT)
 def answer_of(text: str) -> str:
-    """Returns what a text ends with: its last line that is more than a tag, without its tags and spaces.
+    """Returns the last line of a text that is more than a tag, without its tags, spaces and characters of no width.
 
-    Characters of no width are left out, and a line of one sign over and over, such as dots, is passed over where
-    another has more to say. Lines of several signs stay: there are tasks whose answers are brackets, or Morse code.
+    A line of one sign over and over, such as dots, is skipped where another has more to say. Lines of several signs
+    stay: there are tasks whose answers are brackets, or Morse code.
     """
     last = ""
     for line in reversed(text.rstrip()[-READ:].splitlines()):
@@ -185,10 +180,7 @@ def ordered_pairs(values: Sequence[float]) -> list[tuple[int, int]]:
 
 
 def agreement(pairs: Sequence[tuple[int, int]], values: Sequence[float]) -> float:
-    """Returns the share of `pairs`, of which there is one at least, whose first number is larger.
-
-    Pairs of equal numbers count half.
-    """
+    """Returns the share of `pairs`, at least one, whose first number is larger; equal numbers count half."""
     return mean([1.0 if values[i] > values[j] else 0.5 if values[i] == values[j] else 0.0 for i, j in pairs])
 
 

@@ -42,7 +42,6 @@ def pattern(groups: Sequence[Sequence[MonitoredCompletion]]) -> Pattern:
 
 
 def _decides(groups: Sequence[Sequence[MonitoredCompletion]], totals: Sequence[Sequence[float]]) -> str:
-    """Returns the reward that the total follows most, of several."""
     names = {name: None for group in groups for member in group for name in member.scores}
     if len(names) < 2:
         return ""

@@ -1,13 +1,12 @@
 """Detects reward hacking and policy collapse in the scored completions of each step.
 
-Theory of operation. A policy that exploits a hole in its reward is paid for something other than being right. Within
-a group the prompt is the same, so what a reward pays for can be read off there, whatever the difficulty of the
-prompts of a step. Each signal is a question of yes or no about every group (or every pair of groups; docs/alarm.md has
-the questions), and its evidence is an e-value (`TestMartingale`): it may be looked at after every step, and while its
-hypothesis holds, the chance that it ever rings is at most LEVEL divided by the number of signals of its kind: those of
-a reward that is exploited, and those of a policy that falls apart (COLLAPSES). What a signal takes for harmless is its
-`bound`; on top of the evidence, most signals need the reward to have risen, because a reward that nobody climbs harms
-nobody. COLLAPSES do not: nothing pays for falling apart, with a learning rate that is too high for example.
+Theory of operation. Within a group the prompt is the same, so what a reward pays for can be read off there, whatever
+the difficulty of a step's prompts. Each signal is a yes-or-no question about every group (or pair of groups;
+docs/alarm.md has the questions), and its evidence is an e-value (`TestMartingale`): it may be looked at after every
+step, and while its hypothesis holds, the chance that it ever rings is at most LEVEL divided by the number of signals of
+its kind: those of a reward that is exploited, and those of a policy that falls apart (COLLAPSES). A signal's `bound` is
+what it takes for harmless. Most signals also need the reward to have risen, because a reward that nobody climbs harms
+nobody; COLLAPSES do not.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ LENGTHS = "lengths"
 
 
 class HackingWatch:
-    """Looks at every step once and in order; rings once for each signal. `steady`: prompts do not become harder."""
+    """Checks every step once and in order; rings once for each signal. `steady`: prompts do not become harder."""
 
     def __init__(self, *, steady: bool = True) -> None:
         self._steady = steady
@@ -152,7 +151,6 @@ class HackingWatch:
         )
 
     def _later(self, now: _Step) -> Rings:
-        """Asks what needs the first steps to compare with."""
         rises = self._rise(lambda past: past.rewards) > ROSE
         learns = self._rise(lambda past: past.rights) > ROSE
         yield from self._unrelated(now, rises and not learns)
@@ -290,7 +288,6 @@ class HackingWatch:
         return self._enough(question, 1 - share * (best.bar - best.least) / span, lost, parts)
 
     def _remember(self, now: _Step) -> None:
-        """Takes in, for the steps to come, how good the best ones were."""
         early = len(self._recent) == 0
         every: Mapping[str, Of] = {**BETTER, LENGTHS: lambda past: past.lengths}
         for name, of in every.items():
@@ -332,7 +329,7 @@ class HackingWatch:
 
 
 def examples(signal: str, completions: Sequence[MonitoredCompletion]) -> tuple[int, ...]:
-    """Returns the numbers of completions that show what a policy has come to."""
+    """Returns the numbers of completions that show what the policy does now."""
     wrong = [place for place, completion in enumerate(completions) if completion.right is not True]
     cut = [place for place in wrong if completions[place].cut]
     return tuple((cut if signal == "cut" and cut else wrong or range(len(completions)))[:LINKED])
@@ -379,14 +376,12 @@ def _agreement(right: Sequence[float], wrong: Sequence[float]) -> float:
 
 
 def _judged(group: Sequence[MonitoredCompletion]) -> tuple[list[float], list[float]]:
-    """Returns the rewards of the right and of the wrong completions."""
     right = [member.reward for member in group if member.right is True and member.reward is not None]
     wrong = [member.reward for member in group if member.right is False and member.reward is not None]
     return right, wrong
 
 
 def _closed(gap: float, whole: float) -> float:
-    """Returns which share of a gap is closed, between 0 and 1."""
     return min(1.0, max(0.0, 1 - gap / whole))
 
 
@@ -408,7 +403,6 @@ Counts = Sequence[tuple[Sequence[tuple[int, int]], Sequence[Mapping[str, float]]
 
 
 def _counts(step: _Step) -> Counts:
-    """Returns the pairs and features of the groups whose rewards have an order."""
     paid = [[member for member in group if member.reward is not None] for group in step.groups]
     ordered = ((group, ordered_pairs([member.reward or 0.0 for member in group])) for group in paid)
     return [(pairs, [counts_of(member.prompt, member.text) for member in group]) for group, pairs in ordered if pairs]
@@ -432,8 +426,8 @@ class TestMartingale:
     """The wealth of a bet that means are above their bounds: an e-value, which may be looked at after every step.
 
     Where the mean is at most the bound, the wealth is a supermartingale (Waudby-Smith and Ramdas, JRSS B 2024), so by
-    Ville's inequality it ever reaches 1 / p with a chance of p at most. So that a change late in a run is found too,
-    1 / (t (t + 1)) of the stake is paid in at step t; the parts sum up to 1, and the chance is the same.
+    Ville's inequality it ever reaches 1 / p with a chance of p at most. To find a late change too, 1 / (t (t + 1)) of
+    the stake is paid in at step t; the parts sum up to 1, and the chance is the same.
     """
 
     def __init__(self) -> None:
@@ -441,10 +435,9 @@ class TestMartingale:
         self._steps = 0
 
     def add(self, values: Sequence[float], bound: float) -> float:
-        """Bets on the values of one step; returns the wealth.
+        """Bets on the values of one step, each between 0 and 1; returns the wealth.
 
-        `values`: each between 0 and 1. `bound`: of their mean given everything before them, where there is nothing to
-        find; above 0. It is to be known before the values are.
+        `bound`: of their mean given everything before them, above 0; to be known before the values are.
         """
         self._steps += 1
         paid = 1 / (self._steps * (self._steps + 1))

@@ -1,10 +1,9 @@
 """Counts the bytes that a forward pass keeps, for the backward pass and in the cache, and allocates none of them.
 
-The model is built on torch's meta device, where tensors have shapes and no data, and a real forward pass runs through
-it while every tensor that autograd saves is counted once. So the count follows the code of transformers and PEFT, not a
-formula for it. Attention is replaced by a stand-in that saves what a fused kernel saves: queries, keys, values, output
-and one float32 number per head and token; no [L, L] matrix. So is the product with the matrices of experts, which has
-no kernel there, and saves its two factors.
+A real forward pass runs on torch's meta device, where tensors have no data, while every tensor that autograd saves is
+counted once, so the count follows the code of transformers and PEFT. Attention is replaced by a stand-in that saves
+what a fused kernel saves: queries, keys, values, output and one float32 number per head and token. So is the product
+with the matrices of experts, which saves its two factors.
 
 What is saved grows with the tokens, but for weights that are made anew in each pass: PEFT adds an adapter of experts to
 all of their matrices, and autograd keeps the sum.
@@ -59,10 +58,10 @@ class Activations:
 
 
 def count_activations(policy: Any) -> Activations:
-    """Counts what a forward pass saves: with all layers, and with the first alone. A layer is the mean of the others.
+    """Counts what a forward pass saves, with all layers and with the first alone; a layer is the mean of the others.
 
     `policy`: a causal language model on the meta device (`empty_policy`), its adapter included; quantised weights save
-    what plain ones do. Raises Exception: the model cannot be counted this way; its own code raises anything.
+    what plain ones do. Raises whatever the model's code raises.
     """
     base = _without_adapter(policy).train()
     text = base.config.get_text_config()
@@ -83,11 +82,9 @@ def count_activations(policy: Any) -> Activations:
 
 
 def count_cache(policy: Any) -> float:
-    """Counts the bytes that a model keeps of each token while it samples.
+    """Counts the bytes that a model keeps of each token while it samples, from its cache after a few tokens.
 
-    They are those of its cache after a few tokens. So layers may differ, and states, which do not grow, are counted as
-    if they did: too much rather than too little. Raises Exception: the model cannot be counted this way; its own code
-    raises anything.
+    States, which do not grow, are counted as if they did: rather too much. Raises whatever the model's code raises.
     """
     base = _without_adapter(policy).eval()
     with _counted_attention(base), torch.no_grad():
@@ -112,7 +109,7 @@ def _without_adapter(policy: Any) -> Any:
 
 @contextmanager
 def _first_layer_alone(base: Any, number: int) -> Iterator[None]:
-    """Takes all decoder layers but the first out of a model and puts them back."""
+    """Removes all decoder layers but the first and puts them back."""
     lists = [
         (parent, name, child)
         for parent in base.modules()
@@ -138,7 +135,7 @@ def _saved_per_token(base: Any) -> tuple[float, float]:
 
 
 def _saved(base: Any, tokens: int) -> int:
-    """Bytes of all tensors that a forward pass saves, each storage once, parameters and buffers left out."""
+    """Bytes of all tensors that a forward pass saves, each storage once, without parameters and buffers."""
     owned = {tensor.untyped_storage()._cdata for tensor in (*base.parameters(), *base.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}  # holding the storages keeps their addresses theirs
 
@@ -233,7 +230,6 @@ def _attention(
 
 @contextmanager
 def _counted_attention(base: Any) -> Iterator[None]:
-    """Lets a model use what is counted; its own setting comes back."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(_ATTENTION, _attention)

@@ -24,7 +24,7 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What memory there is."""
+    """Memory sizes in bytes."""
 
     kind: str  # "cuda" or "cpu"
     total: int  # bytes
@@ -130,10 +130,7 @@ def gpu_memory(text: str) -> int:
 
 
 def best_fit(model: Shape, job: Job, device: Device, given: Given = FREE, spread: Spread = ALONE) -> Fit | None:
-    """Returns the settings with the least recomputation, and then the largest batches, that fit; or None.
-
-    `given`: settings that are not to be chosen.
-    """
+    """Returns the settings with the least recomputation, and then the largest batches, that fit; or None."""
 
     def rollout(sequences: int) -> int:
         return job.rollout(model, sequences, device.kind, spread)

@@ -7,9 +7,8 @@ without data (core/planning/memory/activations.py). The rest is arithmetic:
   a tile of 4096 x 32768 logits, the gradient of the hidden states in float32 and again in b, and that of a trained
   head in float32. grpo: a tile, a row of H for each token (or its gradient), and the gradient of a trained head
   before it joins the others, see grpo.kernels.
-- attention masks of the packed row (core/train/update/packing.py): one for each length of completions that
-  share a prompt, so no more than there are sequences, and each of at most w + 8 columns and rows for sequences of w
-  tokens.
+- attention masks of the packed row (core/train/update/packing.py): one for each length of completions that share a
+  prompt, at most one a sequence, each of at most w + 8 columns and rows for sequences of w tokens.
 - cache of keys and values, L tokens, l layers, k key-value heads of d: 2 l k d L b for each sequence, with k and d as
   each layer has them.
 """
@@ -64,9 +63,9 @@ class Shape:
         return self.weights + self.adapter + self.optimizer + self.reference + self.sent + self.versions
 
     def loss(self, tokens: int, head: str, device: str = "cuda") -> int:
-        """Bytes for the log-probabilities of so many tokens and their gradient, beyond the hidden states.
+        """Bytes for the log-probabilities of `tokens` completion tokens and their gradient, beyond the hidden states.
 
-        `tokens`: completion tokens that are computed at once. `device`: type of the device, which chooses grpo's tile.
+        `device`: type of the device, which chooses grpo's tile.
         """
         row = self.hidden * self.itemsize
         if head == "naive":
@@ -106,11 +105,10 @@ class Shape:
         )
 
     def rollout(self, tokens: int, device: str = "cuda", *, engine: str = "hf", shared: bool = False) -> int:
-        """Bytes while completions are generated.
+        """Bytes while completions are generated; `tokens` are those of all sequences decoded at once, prompts included.
 
-        `tokens`: of all sequences that are decoded at once, prompts included. `engine`: "hf" uses the policy itself,
-        and in float32 a copy of its weights where it folds an adapter or, on a CPU, lays them out for decoding; "vllm"
-        holds its own.
+        `engine`: "hf" uses the policy itself, and in float32 a copy of its weights where it folds an adapter or, on a
+        CPU, lays them out for decoding; "vllm" holds its own.
         """
         whole = self.parameters * self.itemsize
         copies = (self.adapter > 0 or device == "cpu") and self.itemsize == 4 and self.weights == whole

@@ -44,7 +44,7 @@ class Load:
 def decide_memory(config: RunConfig, load: Load, model_config: Any) -> Checkpointing:
     """Chooses the mode of checkpointing; a model that cannot be counted keeps everything and is let through.
 
-    Raises UsageError: this machine's memory cannot hold the run; names both sizes, and the settings that would fit.
+    Raises UsageError, with both sizes and settings that would fit, if this machine's memory cannot hold the run.
     """
     train = config.train
     device = this_device()
@@ -116,8 +116,7 @@ def _more(measured: Shape, job: Job, device: Device, processes: int) -> str:
 def parts_of(rollout: RolloutSettings, max_turns: Sequence[int]) -> int:
     """Returns in how many parts the longest rollout is sampled: rollouts of so many steps are under way at once.
 
-    A part ends within an answer where there is one turn, and with a turn where there are several: each part has one
-    turn at least.
+    With several turns a part ends with a turn, and has one at least.
     """
     if not rollout.partial:
         return 1

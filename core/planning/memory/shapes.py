@@ -1,6 +1,6 @@
 """Lists the configurations of well-known models, so that no network is needed.
 
-The figures are those of the models' published config.json files; the tests hold them to the published parameter counts.
+The figures are those of the published config.json files; tests compare them with the published parameter counts.
 """
 
 from __future__ import annotations
@@ -78,10 +78,7 @@ def policy_shape(model: str | None) -> Any:
 
 
 def shape_of(model: str) -> Any:
-    """Returns the configuration of a folder, of a built-in shape, or of a hub id, in this order.
-
-    A run and an adapter have that of the model that they are of. Raises UsageError: there is none.
-    """
+    """Returns the configuration of a folder (of a run or adapter: its model's), a built-in shape, or a hub id."""
     from transformers import AutoConfig
 
     folder = Path(model).expanduser()

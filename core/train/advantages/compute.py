@@ -1,11 +1,9 @@
-"""Computes the advantages of a batch from its scores. A score of zero and a missing score differ.
-
-Rules:
+"""Computes the advantages of a batch from its scores.
 
 - A failed completion has no total and no advantage, and nobody is compared with it.
 - An abstention counts as that reward's mean over the group's scored members, so it moves nobody.
 - A completion on which every reward abstained has no total and no advantage either.
-- What a reward says of a whole rollout is earned in its last turn, where turns have advantages of their own.
+- With per-turn advantages, a reward's score for the whole rollout is earned in its last turn.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ class Advantages:
 
     @property
     def teaches(self) -> torch.Tensor:
-        """[N] bool, completions with an advantage, one that is no number too; those of turns may have the mean 0."""
+        """[N] bool, completions with an advantage, NaN and infinity included; those of turns may have the mean 0."""
         worth = self.values[:, None] if self.turns is None else self.turns
         return ~(worth.abs().amax(dim=1) <= NO_SIGNAL)
 
@@ -58,13 +56,12 @@ def group_advantages(
     advantage: Callable[[GroupScores], torch.Tensor],
     each: torch.Tensor | None = None,
 ) -> Advantages:
-    """Computes the advantages of a batch.
+    """Computes the advantages of a batch. Raises PluginError if `advantage` returns another shape than [N / G, G].
 
-    `scores`: [N, R] float, NaN for an abstention or a failure; members of a group are adjacent. `failed`: [N] bool,
-    True where some reward failed. `weights`: [R] float. `group_size`: G; N is a multiple of it. `advantage`: what makes
-    [N / G, G] advantages of scores, or [N / G, G, T] where turns count; what it says of completions without a total,
-    and of turns that a rollout does not have, is 0. `each`: [N, T, R] what each turn earned of the scores, NaN after
-    the last turn and without a score; None: turns do not count. Raises PluginError: it returned another shape.
+    `scores`: [N, R] float, NaN for an abstention or a failure; members of a group are adjacent. `failed`: [N] bool.
+    `weights`: [R]. `each`: [N, T, R] what each turn earned of the scores, NaN after the last turn and without a score;
+    then `advantage` may return [N / G, G, T]. Its values for completions without a total and missing turns are set to
+    0.
     """
     count, rewards = scores.shape
     exact = scores.double().masked_fill(failed[:, None], torch.nan).view(-1, group_size, rewards)
@@ -101,11 +98,7 @@ def group_advantages(
 
 
 def _earned(each: torch.Tensor, filled: torch.Tensor, totals: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Returns what each turn earned of the total, [groups, G, T], NaN after the last turn and without a total.
-
-    `each`: [groups, G, T, R] of the scores. `filled`: [groups, G, R] scores, where an abstention has the mean of the
-    others. `totals`: [groups, G]. `weights`: [R].
-    """
+    """Returns what each turn earned of the total, [groups, G, T], NaN after the last turn and without a total."""
     present = ~each.isnan()
     of_turns = (each.nan_to_num(0.0) * weights.double()).sum(dim=3)
     remainder = ((filled - each.nan_to_num(0.0).sum(dim=2)) * weights.double()).sum(dim=2)  # of no turn

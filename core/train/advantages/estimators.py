@@ -1,7 +1,7 @@
 """Computes the built-in advantages.
 
 R is the total of a completion, G the number of completions of its group that have one. Standard deviations are
-unbiased, leave out what is missing (NaN), and divide with EPSILON added.
+unbiased, ignore NaN, and divide with EPSILON added.
 """
 
 from __future__ import annotations

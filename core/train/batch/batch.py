@@ -44,11 +44,11 @@ class Batch:
 
     @property
     def sampled(self) -> tuple[Completion, ...]:
-        """Every completion that was sampled for it, those in vain last."""
+        """Every completion that was sampled for it, the wasted ones last."""
         return (*self.completions, *(sample.rollout.completion for sample in self.wasted))
 
     def outcomes_of(self, name: str) -> list[Outcome]:
-        """Returns what a reward said of each completion that was sampled for it."""
+        """Returns a reward's outcome of each completion that was sampled for it."""
         return [*self.outcomes[name], *(sample.outcomes[name] for sample in self.wasted)]
 
 
@@ -60,10 +60,9 @@ def advantages_of(
     device: torch.device,
     turns: Sequence[int] | None = None,
 ) -> Advantages:
-    """Computes the advantages of a batch; a completion that any reward failed on is failed.
+    """Computes the advantages of a batch; not finite where rewards overflow (`refuse_overflow`).
 
-    They are no numbers where rewards overflow, see `refuse_overflow`. `outcomes`: reward name to N outcomes. `turns`:
-    how many each rollout has; None: they do not count.
+    A completion that any reward failed on is failed. `turns`: the number of each rollout; None: turns do not count.
     """
     columns = [score_column(outcomes[reward.name]) for reward in rewards]
     kinds = zip(*([outcome.kind for outcome in outcomes[reward.name]] for reward in rewards), strict=True)
@@ -82,10 +81,7 @@ def advantages_of(
 def _each_turn(
     outcomes: Mapping[str, Sequence[Outcome]], rewards: Sequence[BoundReward], turns: Sequence[int]
 ) -> list[list[list[float]]]:
-    """Returns what each turn earned of each score, N times T times R, NaN after the last turn.
-
-    A reward that says nothing of turns, or has no score, earned 0 in each; the rest of its score is added elsewhere.
-    """
+    """Returns what each turn earned, N times T times R, NaN after the last turn; 0 without turn scores."""
     longest = max(1, *turns) if turns else 1
     nothing = [math.nan] * len(rewards)
     earned = []
@@ -96,7 +92,7 @@ def _each_turn(
 
 
 def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: BoundAdvantage) -> None:
-    """Stops a run whose advantages are no numbers, mostly as squares of rewards overflow. Raises RunError."""
+    """Raises RunError where advantages are not finite, mostly as squares of rewards overflow."""
     advantages = batch.advantages
     overflow = advantages.totals.isinf().any() or not advantages.group_std.isfinite().all()
     if not overflow and not advantages.values.isfinite().all():
@@ -114,10 +110,7 @@ def refuse_overflow(batch: Batch, rewards: Sequence[BoundReward], advantage: Bou
 
 
 def trained_of(batch: Batch, loss: LossSection) -> torch.Tensor:
-    """Returns which completions are in the loss, [N] bool.
-
-    TRL's own masking looks for an end token, which a rollout has that a budget of turns ended.
-    """
+    """Returns which completions are in the loss, [N] bool; unlike TRL's mask, also those that a turn limit ended."""
     if not loss.mask_truncated_completions:
         return batch.advantages.trained
     cut = [completion.finish_reason == "length" for completion in batch.completions]
@@ -130,11 +123,9 @@ def score_column(outcomes: Sequence[Outcome]) -> list[float]:
 
 
 def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float, run: str = "RUN") -> None:
-    """Stops a run whose environment or rewards fail too often.
+    """Raises RunError when more than `limit` of the rollouts fail in the environment or a reward (or rubric component).
 
-    `rewards`: those that scored it; the components of rubrics are looked at too, and named before their rubric.
-    `limit`: the share of rollouts that the environment may fail on, and of those that came to an end, one reward.
-    `run`: its directory. Raises RunError: names the environment or the reward, its distribution and the first reason.
+    The error names the environment or the reward, its distribution and the first reason. `run`: its directory.
     """
     sampled, show = batch.sampled, f"grpo show {shlex.quote(str(run))}"
     ended = [number for number, completion in enumerate(sampled) if completion.finish_reason != "error"]

@@ -25,7 +25,7 @@ SLOW = 0.1  # seconds from which on a call is one that may run into a limit
 
 
 def session_metrics(completions: Sequence[Completion]) -> dict[str, float]:
-    """Returns means over episodes whose environment says how long their machine took, and this machine's load."""
+    """Returns means over episodes whose environment reports session times, and this machine's load."""
     graded = [each.info for each in completions if isinstance(each.info.get(MACHINE_SECONDS), int | float)]
     if not graded:
         return {}
@@ -37,7 +37,7 @@ def session_metrics(completions: Sequence[Completion]) -> dict[str, float]:
 
 
 def agent_metrics(completions: Sequence[Completion]) -> dict[str, float]:
-    """Returns means over the episodes that an agent played; nothing where there is none."""
+    """Returns means over the episodes that an agent played; empty if there is none."""
     played = [(completion, record) for completion in completions if (record := agent_of(completion.info)) is not None]
     if not played:
         return {}
@@ -58,10 +58,10 @@ def agent_metrics(completions: Sequence[Completion]) -> dict[str, float]:
 def parts_of_differences(
     scores: torch.Tensor, weights: torch.Tensor, trained: torch.Tensor, group_size: int
 ) -> torch.Tensor:
-    """Returns what share of the differences in total, within groups, comes from each reward; NaN without any.
+    """Returns each reward's share of the differences in total within groups; NaN without any.
 
-    The shares add up to 1; one is negative where its reward goes against the total. `scores`: [N, R], NaN where a
-    reward abstained, which adds nothing. `weights`: [R]. `trained`: [N] bool, which completions are compared.
+    They add up to 1; negative where a reward goes against the total. `scores`: [N, R], NaN for an abstention, which
+    adds nothing. `weights`: [R]. `trained`: [N] bool, which completions are compared.
     """
     parts = (scores.nan_to_num(0.0) * weights).view(-1, group_size, len(weights))
     known = trained.view(-1, group_size, 1)
@@ -72,10 +72,9 @@ def parts_of_differences(
 
 
 def lowest_metrics(reward: BoundReward, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
-    """Returns the share of scores that are the lowest there is, and how much longer their calls took than others'.
+    """Returns the share of scores at the reward's declared lowest value, and how much longer their calls took.
 
-    The first is there where the reward says what its lowest score is; the second is NaN unless there are such scores
-    and others, and the calls of the lowest took SLOW seconds or more on average.
+    The second is NaN unless there are other scores too and the slow calls took at least SLOW seconds on average.
     """
     low = reward.spec.range[0]
     scored = [outcome for outcome in outcomes if outcome.score is not None]
@@ -141,10 +140,9 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
 
 
 def sampling_metrics(batch: Batch, size: int, *, filled: bool) -> dict[str, float]:
-    """Returns which share of all sampled tokens taught nothing, and what was sampled to fill the batch up.
+    """Returns the share of sampled tokens without an advantage or wasted, and refill figures.
 
-    A token taught nothing where its group has no advantages, or where it was sampled in vain. `size`: completions of a
-    step that asks all prompts that it may.
+    `size`: completions of a step with all its prompts.
     """
     lengths = [len(completion.token_ids) for completion in batch.completions]
     wasted = sum(len(sample.rollout.completion.token_ids) for sample in batch.wasted)
@@ -161,7 +159,6 @@ def sampling_metrics(batch: Batch, size: int, *, filled: bool) -> dict[str, floa
 
 
 def _moments(scores: torch.Tensor) -> tuple[float, float]:
-    """Returns mean and standard deviation of the scores that are no NaN, [N]; the deviation of one score is NaN."""
     mean, known = scores.nanmean(), (~scores.isnan()).sum()
     deviation = ((scores - mean) ** 2).nanmean() * (known / (known - 1)) if known > 1 else torch.tensor(math.nan)
     return mean.item(), deviation.sqrt().item()

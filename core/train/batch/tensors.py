@@ -1,13 +1,12 @@
 """Pads the token ids of rollouts into tensors and splits them into micro batches.
 
-The names are TRL's, whose own loss may be asked for (train.head='trl'): `prompt_ids` and `prompt_mask` [N, P],
+The names are TRL's, whose own loss may be used (train.head='trl'): `prompt_ids` and `prompt_mask` [N, P],
 `completion_ids`, `completion_mask`, `tool_mask` and `sampling_per_token_logps` [N, T], `advantages` [N], or [N, T]
-where turns have advantages of their own, and `num_items_in_batch`, a number. Prompts are padded on the left and
+where turns have advantages of their own, and the number `num_items_in_batch`. Prompts are padded on the left,
 completions on the right.
 
 A rollout that is a tree has a row for each branch (`Trajectory.branches`), any other one row. Only a batch with a tree
-has `owner` [N], the number of the rollout that each row belongs to; the rows of a rollout are adjacent. What is counted
-is rollouts: micro batches hold whole ones, and as many each.
+has `owner` [N], each row's rollout; its rows are adjacent. Micro batches hold whole rollouts, as many each.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def counted(tensors: Tensors) -> torch.Tensor:
 
 
 def narrowest(tensors: Tensors) -> int:
-    """Returns how many columns of completions are left at least."""
+    """Returns the least number of completion columns left."""
     return _NARROWEST if OWNER in tensors else 1
 
 
@@ -89,12 +88,12 @@ def rollouts_in(tensors: Tensors) -> int:
 
 
 def spread(values: torch.Tensor, tensors: Tensors) -> torch.Tensor:
-    """Returns [N, ...] for rows what is given for rollouts, in their order."""
+    """Repeats values of rollouts for their rows, [N, ...]."""
     return values[tensors[OWNER]] if OWNER in tensors else values
 
 
 def rows_of(tensors: Tensors, count: int) -> list[slice]:
-    """Returns the rows of each `count` rollouts in their order; every process that has as many gets as many slices."""
+    """Returns the rows of each `count` rollouts in order; processes with as many rollouts get as many slices."""
     if OWNER not in tensors:
         return [slice(first, first + count) for first in range(0, len(tensors["completion_ids"]), count)]
     sizes = tensors[OWNER].unique_consecutive(return_counts=True)[1].tolist()
@@ -103,12 +102,10 @@ def rows_of(tensors: Tensors, count: int) -> list[slice]:
 
 
 def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
-    """Spreads what turns are worth over their tokens.
+    """Spreads advantages of turns [N, S] over their tokens; returns [N, T], 0 for all other tokens.
 
-    `turns`: [N, S] a number for each turn. `counted`: [N, T], 1 for tokens that the policy chose; a turn is a run of
-    them. `numbers`: how many turns each of N rollouts has; one without a counted token may have any. Returns [N, T], 0
-    for all other tokens. Raises RunError: turns cannot be told apart by their tokens, so that some would learn from
-    another's advantage.
+    `counted`: [N, T], 1 for tokens that the policy chose; a turn is a run of them. `numbers`: turns of each rollout,
+    any if it has no counted token. Raises RunError if tokens do not separate the turns.
     """
     chosen = counted > 0
     begins = chosen & ~torch.nn.functional.pad(chosen, (1, 0))[:, :-1]
@@ -125,7 +122,7 @@ def of_tokens(turns: torch.Tensor, counted: torch.Tensor, numbers: Sequence[int]
 
 
 def filled_up(tensors: Tensors, rollouts: int) -> Tensors:
-    """Fills a batch up to so many rollouts with rows that only count in averages, as groups without signal do."""
+    """Pads a batch to so many rollouts with rows that only count in averages, as groups without signal do."""
     present = rollouts_in(tensors)
     missing = rollouts - present
     if not missing:
@@ -140,11 +137,10 @@ def filled_up(tensors: Tensors, rollouts: int) -> Tensors:
 
 
 def micro_batches(tensors: Tensors, count: int, *, shuffled: bool) -> list[Tensors]:
-    """Deals the rollouts out to `count` micro batches, as many to each.
+    """Splits the rollouts into `count` micro batches of equal size.
 
-    They stay in their order, so that those of a group share their prompt, unless a loss looks at a micro batch as a
-    whole (an average, a quantile, how a router spreads tokens): then they are shuffled by torch's generator, so that
-    it does not look at single groups.
+    They stay in order, so that a group shares its prompt; `shuffled` (torch's generator) is for losses over a whole
+    batch.
     """
     rollouts = rollouts_in(tensors)
     order, size = torch.randperm(rollouts) if shuffled else torch.arange(rollouts), rollouts // count

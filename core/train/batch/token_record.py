@@ -21,10 +21,7 @@ def numbered(tensors: Tensors) -> Tensors:
 
 
 class TrainedTokens:
-    """Collects the first pass over a batch. A rollout without a gradient, which the pass leaves out, has no record.
-
-    What is said of a tree's tokens is in the order of its rows, as in its `Trajectory`.
-    """
+    """Collects the first pass over a batch, in the order of its rows; no record without a gradient."""
 
     def __init__(self) -> None:
         self._rows: list[TrainedRow] = []
@@ -37,11 +34,10 @@ class TrainedTokens:
         mask: torch.Tensor,
         advantages: torch.Tensor,
     ) -> None:
-        """Adds a micro batch.
+        """Adds a micro batch, with `logps` and `sampled` [B, T] of the policy and of the sampler.
 
-        `rows`: [B] numbers of rollouts, as of `numbered`; the rows of one are adjacent. `logps`, `sampled`: [B, T] of
-        the policy that trains and of whoever sampled. `mask`: [B, T], 1 for tokens that the policy chose. `advantages`:
-        [B] or [B, T].
+        `rows`: [B] from `numbered`; those of a rollout are adjacent. `mask`: [B, T], 1 for tokens that the policy
+        chose. `advantages`: [B] or [B, T].
         """
         apart = (logps.float() - sampled.float()).cpu()
         worth = advantages.float().cpu()
@@ -59,7 +55,7 @@ class TrainedTokens:
         self._rows.clear()
 
     def take(self) -> list[TrainedRow]:
-        """Returns what was collected on all processes, in order of rows, and begins anew; all processes call it."""
+        """Returns the records of all processes, in order of rows, and clears them; all processes call it."""
         own, self._rows = self._rows, []
         return sorted(rows_of_all(own, "what tokens were trained with"), key=lambda row: row.row)
 

@@ -1,12 +1,11 @@
-"""Implements the clipped objectives of PPO's family, which differ in how the trainer averages what tokens cost.
+"""Implements the clipped objectives of PPO's family, which differ in how tokens are averaged.
 
-With r the probability ratio of the policy to the one that sampled, a token with the advantage A costs
+With r the probability ratio of the policy to the sampler, a token with the advantage A costs
 
     -min(min(r, delta) A, clip(r, 1 - epsilon, 1 + epsilon_high) A)
 
 (PPO, arXiv 1707.06347; delta: INTELLECT-2, 2505.07291; epsilon_high: DAPO, 2503.14476). In `gspo`, `luspo` and `gmpo` r
-is that of a completion, the geometric mean over its tokens; `entropy_bonus` and `top_entropy` look at the policy's
-entropy besides.
+is the geometric mean over a completion's tokens; `entropy_bonus` and `top_entropy` use the policy's entropy besides.
 """
 
 from __future__ import annotations
@@ -30,11 +29,9 @@ Level = Literal["token", "sequence"]
 def clipped(
     ratio: torch.Tensor, advantages: torch.Tensor, epsilon: float, epsilon_high: float | None, delta: float | None
 ) -> TokenCosts:
-    """Returns the clipped costs of ratios.
+    """Returns the costs of ratios [B, T] or [B, 1] with advantages [B, 1], clipped to 1 - epsilon and 1 + epsilon_high.
 
-    `ratio`: [B, T] or [B, 1]. `advantages`: [B, 1]. `epsilon`, `epsilon_high`: the clip range, 1 - epsilon to 1 +
-    epsilon_high; None: the same above as below. `delta`: the largest ratio where the advantage is negative; None: no
-    bound.
+    `epsilon_high`: None for epsilon. `delta`: the largest ratio where the advantage is negative; None: no bound.
     """
     high = epsilon if epsilon_high is None else epsilon_high
     bounded = ratio.clamp(1 - epsilon, 1 + high)
@@ -48,7 +45,7 @@ def clipped(
 
 
 def refuse_idle_delta(*, epsilon: float, epsilon_high: float | None, delta: float | None, **others: object) -> None:
-    """Refuses a bound that the clip leaves nothing to do, whatever other options a loss has. Raises OptionError."""
+    """Raises OptionError for a `delta` that the clip range makes void."""
     high = epsilon if epsilon_high is None else epsilon_high
     if delta is not None and delta <= 1 + high:
         raise OptionError(f"delta {delta} must be above 1 + epsilon_high = {1 + high}, or it clips first.")

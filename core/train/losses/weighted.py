@@ -1,8 +1,4 @@
-"""Implements objectives without a clip.
-
-`cispo` and `vespo` weigh log-probabilities by a weight without a gradient; in `sapo` a token pulls the less the further
-its ratio is from 1.
-"""
+"""Implements objectives without a clip: weights without a gradient (`cispo`, `vespo`), and a soft gate (`sapo`)."""
 
 from __future__ import annotations
 

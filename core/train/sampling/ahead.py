@@ -1,12 +1,10 @@
 """Samples the next batch while the policy trains on the present one.
 
-Theory of operation. When a batch is about to train, the engine is synced with the policy and a thread samples the next
-batch from it, beside the forward and backward passes. Before the optimizer step the thread is waited for, and a few of
-its rollouts are computed by the policy, which still is the one that sampled them: further apart than rounding, and the
-batch is thrown away, the engine synced in full and the batch sampled again. So rollouts are always one step old when
-they train. Processes that train together use, prove or sample a batch again together. The engine draws from torch's
-generators in this process. Nobody else may meanwhile, so a policy with dropout is refused, and afterwards the
-generators are as they were.
+Theory of operation. Before a batch trains, the engine is synced and a thread samples the next batch beside the forward
+and backward passes. Before the optimizer step the thread is joined, and the policy, still the one that sampled,
+computes a few of the rollouts: further apart than rounding, and the engine is synced in full and the batch sampled
+again. All processes act together. The engine draws from torch's generators in this process, so a policy with dropout is
+refused, and afterwards the generators are as they were.
 """
 
 from __future__ import annotations
@@ -55,7 +53,6 @@ class _Sampling:
             return self.coming.result()
 
     def give_up(self) -> None:
-        """Waits until nothing is sampled any more, and forgets the batch."""
         with suppress(Exception):
             self.wait().early.drop()
 
@@ -70,7 +67,7 @@ class _Ready:
 
 @dataclass(eq=False)
 class AheadSampler:
-    """Samples one batch ahead of time. `inner`: samples what was not sampled ahead, and does the work of what is."""
+    """Samples one batch ahead of time; `inner` samples what was not sampled ahead."""
 
     inner: PolicySampler
     probe: Probe
@@ -95,7 +92,7 @@ class AheadSampler:
         return replace(generation, metrics={**generation.metrics, "sampling/staleness": float(generation.staleness)})
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        """Begins to sample the batch after the present one, if there is one."""
+        """Starts sampling the batch after the present one, if there is one."""
         upcoming = episodes_of(step + 1)
         if not upcoming:
             return {}
@@ -109,7 +106,7 @@ class AheadSampler:
         return metrics
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Waits for the batch, and samples it again where it did not come from the policy. Raises RunError."""
+        """Waits for the batch, and samples it again if it did not come from the policy. Raises RunError."""
         if self._sampling is None:
             return {}
         began = time.perf_counter()
@@ -123,7 +120,7 @@ class AheadSampler:
             write_ahead(checkpoint, 1, generation, mean=self._ready.mean, largest=self._ready.largest)
 
     def load(self, checkpoint: Path) -> None:
-        """Reads the batch that was ready. Raises UsageError: the file was damaged."""
+        """Reads the batch that was ready. Raises UsageError if the file is damaged."""
         self._recorded = read_ahead(checkpoint, 1)
 
     def close(self) -> None:
@@ -133,7 +130,6 @@ class AheadSampler:
         self._ready = None
 
     def _resumed(self, episodes: Sequence[Episode]) -> _Ready | None:
-        """Returns the batch of the checkpoint, once, with its scoring begun; None where there is none for these."""
         recorded, self._recorded = self._recorded, None
         encode = partial(encode_episodes, self.inner.tokenizer)
         generation = None if recorded is None else recorded.generation(episodes, encode, self.episode_at)
@@ -174,14 +170,13 @@ class AheadSampler:
             return self.inner.filled(generation, step + 1, unsynced=True)
 
     def _apart(self, generation: Generation) -> Mismatch:
-        """Compares log-probabilities of the policy, as it is now, with those of some rollouts."""
         apart = Mismatch(self.tolerance)
         apart.add(self.gather(probed(generation, self.probe, self.inner.tokenizer.pad_token_id, self.device)))
         return apart
 
 
 def probed(generation: Generation, probe: Probe, pad_id: int, device: torch.device) -> torch.Tensor:
-    """Returns the `difference_sums` [1, 3] of some rollouts and of the policy that sampled them."""
+    """Returns the `difference_sums` [1, 3] between some rollouts and the policy that sampled them."""
     count = min(PROBED, len(generation.rollouts))
     chosen = [number * len(generation.rollouts) // count for number in range(count)]
     prompts = [generation.prompts[number] for number in chosen]
@@ -191,7 +186,7 @@ def probed(generation: Generation, probe: Probe, pad_id: int, device: torch.devi
 
 
 def refuse_unfit_policy(model: Any, *, corrects: bool) -> None:
-    """Refuses a policy that draws random numbers while it trains, or whose loss does not correct. Raises UsageError."""
+    """Raises UsageError for a policy with dropout, or a loss without rollout correction."""
     if not corrects:
         raise UsageError(
             "--ahead with a mixture of experts: its loss is TRL's, which does not correct for rollouts of earlier "

@@ -1,14 +1,12 @@
 """Samples several batches ahead, so that the policy rarely waits for rollouts.
 
-Theory of operation. When the batch of a step is about to train, the batch that is k steps later is put into a queue,
-with a frozen copy of the weights as they are. One thread takes batch after batch from it: hands the copy over to the
-engine, with every proof of a sync, samples, and compares some of the rollouts with what the copy computes. Further
-apart than rounding, and everything is handed over anew and the batch is sampled again; a second time ends the run.
+Theory of operation. Before a batch trains, the batch k steps later is queued with a frozen copy of the weights. One
+thread syncs the copy to the engine, samples, and compares some rollouts with what the copy computes. Further apart than
+rounding, and the batch is sampled again after a full sync; a second time ends the run.
 
-Which version samples which batch does not depend on who is how fast: batch b is sampled by the policy that was trained
-on b - k - 1 batches (the first k + 1 by the policy that the run starts with). Each batch has random numbers of its own,
-and a checkpoint waits for the batches that are queued and holds them: a run that is killed resumes to the same
-rollouts.
+Batch b is always sampled by the policy that was trained on b - k - 1 batches (the first k + 1 by the initial policy).
+Each batch has its own random numbers, and a checkpoint waits for the queued batches and holds them, so a killed run
+resumes to the same rollouts.
 """
 
 from __future__ import annotations
@@ -54,8 +52,6 @@ class _Version:
 
 @dataclass(frozen=True, slots=True)
 class _Proven:
-    """A batch that one version of the policy sampled."""
-
     generation: Generation
     # mean, largest: difference in nats between the engine that sampled it and that version
     mean: float
@@ -92,7 +88,7 @@ class AheadQueue:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="grpo-ahead")
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
-        """Returns the batch as it was sampled ahead, else samples it now; what else is queued stays."""
+        """Returns the batch as it was sampled ahead, else samples it now; the rest of the queue stays."""
         self._restore(step, lambda other: episodes if other == step else ())
         queued = self._queue.pop(step, None)
         if queued is None or again or list(queued.episodes) != list(episodes):
@@ -108,7 +104,7 @@ class AheadQueue:
         return replace(generation, metrics={**generation.metrics, "sampling/staleness": float(generation.staleness)})
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:
-        """Queues the batches of the next k steps that are not queued yet, and has those scored that are ready."""
+        """Queues the batches of the next k steps that are not queued yet, and starts scoring those that are ready."""
         self._restore(step + 1, episodes_of)
         lacking = [later for later in range(step + 1, step + self.depth + 1) if later not in self._queue]
         batches = {later: episodes for later in lacking if (episodes := episodes_of(later))}
@@ -123,7 +119,7 @@ class AheadQueue:
         return {"sampling/queued": float(sum(queued.coming.done() for queued in self._queue.values()))}
 
     def settle(self, step: int) -> Mapping[str, float]:
-        """Waits for the next batch alone. Raises RunError: it did not come from its version of the policy."""
+        """Waits for the next batch alone. Raises RunError if it did not come from its version of the policy."""
         if step + 1 not in self._queue:
             return {}
         began = time.perf_counter()
@@ -138,13 +134,13 @@ class AheadQueue:
             write_ahead(checkpoint, turn, proven.generation, mean=proven.mean, largest=proven.largest)
 
     def load(self, checkpoint: Path) -> None:
-        """Reads the batches that were queued. Raises UsageError: a file was damaged."""
+        """Reads the batches that were queued. Raises UsageError if a file is damaged."""
         self._records = []
         while (record := read_ahead(checkpoint, len(self._records) + 1)) is not None:
             self._records.append(record)
 
     def close(self) -> None:
-        """Gives up what is queued, and waits for the batch that is sampled."""
+        """Drops the queue, and waits for the batch being sampled."""
         self._thread.shutdown(cancel_futures=True)
         for queued in self._queue.values():
             if queued.scored:
@@ -152,7 +148,7 @@ class AheadQueue:
         self._queue.clear()
 
     def _restore(self, step: int, episodes_of: EpisodesOf) -> None:
-        """Queues the batches of a checkpoint as they were; those whose prompts are others now are sampled anew."""
+        """Queues the batches of a checkpoint; those whose prompts have changed are sampled anew."""
         for later in range(step, step + len(self._records)):
             episodes = episodes_of(later)
             if not episodes:
@@ -174,7 +170,6 @@ class AheadQueue:
     def _sampled(
         self, version: _Version, episodes: Sequence[Episode], prompts: PromptIds, step: int, staleness: int
     ) -> _Proven:
-        """Samples a batch from a version of the policy, in the thread, and proves it. Raises RunError."""
         try:
             sampler = self.sampler_of(version.model)
             seed = keys_of(self.seed, step, (0,))[0] % SEEDS
@@ -198,11 +193,7 @@ class AheadQueue:
 
 @dataclass(eq=False)
 class FrozenCopies:
-    """Copies of the policy with the weights of an earlier step, each for as long as it is sampled from.
-
-    Only what trains is copied; the frozen weights of an adapter's base are the policy's own. A copy that is given back
-    is written over for the next one, so there are no more of them than were in use at a time.
-    """
+    """Copies of the policy with earlier weights; only trained weights are copied, and a returned copy is reused."""
 
     policy: Callable[[], Any]
     # gives a copy the way to be called that belongs to one model object (core/train/update/head.py)
@@ -210,7 +201,7 @@ class FrozenCopies:
     _free: deque[Any] = field(default_factory=deque, init=False)
 
     def take(self) -> Any:
-        """Returns a copy with the weights that the policy has now, in evaluation mode."""
+        """Returns a copy with the policy's present weights, in evaluation mode."""
         policy = self.policy()
         copy = self._free.pop() if self._free else self._made(policy)
         with torch.no_grad():

@@ -1,8 +1,4 @@
-"""Saves the batches that were sampled ahead in a checkpoint, and restores them.
-
-What its prompts are and what rewards may read of their rows is known from the episodes; written are the tokens and what
-the policy said. Of several processes that train together, each has a file of its own.
-"""
+"""Saves the batches that were sampled ahead in a checkpoint, a file for each process."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from grpo.core.train.types import Generation, Wasted
 
 
 def file_of(process: int, turn: int = 1) -> str:
-    """Returns the name of the file that a process writes. `turn`: of the batch: 1 comes next."""
+    """Returns the name of a process's file. `turn`: of the batch, 1 for the next."""
     return f"ahead{f'-{process}' if process else ''}{f'.{turn}' if turn > 1 else ''}.json"
 
 
@@ -51,7 +47,7 @@ class AheadRecord:
         encode: Callable[[Sequence[Episode]], PromptIds],
         episode_at: Callable[[Place], Episode],
     ) -> Generation | None:
-        """Returns the batch, its scoring yet to begin unless it was filled up; None where these have other prompts."""
+        """Returns the batch, unscored unless it was filled up; None if these episodes have other prompts."""
         places = [(env, index) for env, index in self.places] if len(self.places) == len(asked) else map(_place, asked)
         episodes = [
             episode if _place(episode) == place else replace(episode_at(place), group=episode.group)
@@ -131,7 +127,7 @@ def _outcome(written: Mapping[str, Any]) -> Outcome:
 
 
 def written_rollout(rollout: Trajectory) -> dict[str, Any]:
-    """Returns a rollout as JSON can hold it, without what its episode has."""
+    """Returns a rollout as JSON, without what its episode has."""
     completion = rollout.completion
     return {
         "token_ids": rollout.token_ids,

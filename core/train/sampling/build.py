@@ -51,7 +51,7 @@ class PolicyAccess:
 
 
 def turn_of(plan: Plan) -> RLock | None:
-    """Returns what has one sampler at a time use the backend, where batches are sampled while others are."""
+    """Returns the lock under which concurrent samplers share the backend; None without any."""
     return RLock() if plan.config.rollout.ahead > 1 else None
 
 
@@ -67,7 +67,7 @@ def build_sampler(
     episodes_of: EpisodesOf,
     agents: AgentSide | None = None,
 ) -> Sampler:
-    """Builds what samples the batches of a run. `turn`: see `turn_of`."""
+    """Builds the sampler of a run. `turn`: see `turn_of`."""
     config = plan.config
     rollout, ahead = config.rollout, config.rollout.ahead
     seed = config.seed if backend.exact else None

@@ -1,8 +1,7 @@
 """Verifies before each optimizer step that the completions came from the policy, and samples them again if not.
 
-The log-probabilities of the engine's tokens are compared with those that training computes anyway. When they are
-further apart than rounding explains, the gradients gathered so far are thrown away, everything is synced anew, the
-prompts are completed again and the step catches up. When that does not help, the run stops.
+The engine's log-probabilities are compared with those that training computes anyway. Further apart than rounding, and
+everything is synced, the prompts are completed again and the step repeated. If that does not help, the run stops.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Mismatch:
 
     @property
     def too_far(self) -> bool:
-        """The engine cannot have had the policy's weights."""
+        """Whether the engine cannot have had the policy's weights."""
         return not (self.mean <= self._tolerance and self.largest <= OUTLIER * self._tolerance)
 
 
@@ -59,7 +58,7 @@ def difference_sums(train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tens
 
 
 class Cursor(Protocol):
-    """Where training stands among the micro batches of a step."""
+    """The position of training among the micro batches of a step."""
 
     @property
     def step(self) -> int:
@@ -67,10 +66,10 @@ class Cursor(Protocol):
 
     @property
     def done(self) -> int:
-        """How many micro batches of it have had their backward pass; 0 after the last one."""
+        """Micro batches of it that have had their backward pass; 0 after the last one."""
 
     def rewind(self) -> None:
-        """Goes back to the first one, without gradients and figures; its completions are sampled anew."""
+        """Returns to the first one, without gradients and figures; its completions are sampled anew."""
 
 
 @dataclass(eq=False)
@@ -83,23 +82,21 @@ class _Comparison:
         self._apart = Mismatch(self.tolerance)
 
     def compare(self, train: torch.Tensor, sampled: torch.Tensor, mask: torch.Tensor) -> Mapping[str, float]:
-        """Notes how far the log-probabilities [B, T] of training and sampling are apart where the mask is not 0."""
         self._apart.add(self.gather(difference_sums(train, sampled, mask)))
         return difference_metrics(self._apart.mean, self._apart.largest)
 
 
 @dataclass(eq=False)
 class StepGuard(_Comparison):
-    """Lets a step go by only when its completions came from the policy."""
+    """Passes a step only when its completions came from the policy."""
 
     differing: Callable[[], Sequence[str]]  # names the parameters that the engine has other values of
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Makes one backward pass, and the whole step so far again where its completions came from other weights.
+        """Makes one backward pass, and repeats the whole step so far if its completions came from other weights.
 
-        `backward`: makes a pass, in which `compare` may be called, and moves the cursor; returns the loss. Returns the
-        loss of the last pass, and what there is to tell. Raises RunError: completions that were sampled again came from
-        other weights, too.
+        `backward` may call `compare`, moves the cursor and returns the loss. Returns the loss of the last pass and
+        metrics. Raises RunError if new completions came from other weights, too.
         """
         passes = self.cursor.done + 1
         if passes == 1:
@@ -120,11 +117,10 @@ class StepGuard(_Comparison):
 def proven(
     step: int, attempt: Callable[[bool], tuple[Result, Mismatch]], differing: Callable[[], Sequence[str]]
 ) -> tuple[Result, Mismatch, dict[str, float]]:
-    """Samples, and samples once more where the first samples did not come from the policy's weights.
+    """Samples, and once more on a mismatch. Returns samples, their mismatch, and a metric of a second attempt.
 
-    `attempt`: samples, and compares the engine's log-probabilities with the policy's; with True all weights are handed
-    over before. `differing`: names the parameters that differ. Returns the samples, how far both are apart, and a
-    metric where there was a second time. Raises RunError: the second samples did not come from the policy either.
+    `attempt`: samples and compares; True: syncs all weights before. `differing`: names the parameters that differ.
+    Raises RunError if the second attempt mismatches, too.
     """
     result, apart = attempt(False)
     if not apart.too_far:
@@ -142,7 +138,7 @@ def difference_metrics(mean: float, largest: float) -> dict[str, float]:
 
 
 def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names: Sequence[str]) -> str:
-    """Says how far (mean and largest) both sides were apart, before and after everything was done again."""
+    """Describes the mismatch (mean and largest), before and after everything was done again."""
     whose = f"these parameters differ: {listed(names)}" if names else "every parameter is the same in both"
     return (
         f"step {step}: log-probabilities of the rollout engine and of training are "
@@ -155,11 +151,9 @@ def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names
 
 @dataclass(eq=False)
 class LogprobCheck(_Comparison):
-    """Stops a run whose model computes other log-probabilities when it trains than when it sampled by itself.
+    """Stops a run whose model computes other log-probabilities in training than in sampling, as with wrong padding.
 
-    A model that cannot tell padding from text is right when it samples rows of one length and wrong when it trains on
-    padded ones. Dropout, too, makes both sides differ, and is meant to: so what is too far apart is computed once more
-    without it, and where that agrees, dropout is the reason and the differences say nothing any more.
+    A mismatch is computed once more without dropout, and where that agrees, the check is off from then on.
     """
 
     # the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode
@@ -168,7 +162,7 @@ class LogprobCheck(_Comparison):
     _drops: bool = field(default=False, init=False)
 
     def micro_batch(self, backward: Callable[[], torch.Tensor]) -> tuple[torch.Tensor, Mapping[str, float]]:
-        """Makes a backward pass; refuses, after a step's last one, what is too far apart. Raises RunError."""
+        """Makes a backward pass; raises RunError after a step's last one when the mismatch is too large."""
         if self.cursor.done == 0:
             self._apart.clear()
         loss = backward()

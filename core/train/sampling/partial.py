@@ -1,14 +1,11 @@
 """Samples a part of every rollout in each step, and trains on the groups that are complete.
 
-Theory of operation. A step begins as many rollouts as it has prompts, and all that are under way go on for so many
-tokens (core/rollout/turns/partial.py); docs/rollouts.md says which groups train. Each token has the log-probability
-that its version of the policy gave it, by which the loss weighs it (`loss.rollout_correction`). Every version is proven
-before it is gone: in each part the policy computes the new tokens of some rollouts itself. Further apart than rounding,
-and the part is taken back, everything is handed over anew and it is sampled again; a second time ends the run.
-
-Where a part ends is counted in tokens, so nothing depends on who is how fast. A checkpoint holds the rollouts that are
-under way, and a run that is killed resumes to the same tokens. An environment cannot be written down: before a
-checkpoint, rollouts whose environments are stepped are played to their end.
+Theory of operation. A step begins as many rollouts as it has prompts, and all under way go on for so many tokens
+(core/rollout/turns/partial.py, docs/rollouts.md), which makes parts independent of speed. The loss weighs each token by
+the log-probability under its version of the policy (`loss.rollout_correction`). In each part the policy computes the
+new tokens of some rollouts itself: further apart than rounding, and the part is sampled again after a full sync; a
+second time ends the run. A checkpoint holds the rollouts under way. An environment cannot be saved: before a
+checkpoint, rollouts with stepped environments are played to their end.
 """
 
 from __future__ import annotations
@@ -96,7 +93,7 @@ class PartialSampler(Sampler):
         return self._generation(step, sampled, metrics, waiting=len(whole) - len(self._given))
 
     def save(self, checkpoint: Path) -> None:
-        """Plays what cannot be written to its end, and writes all rollouts that no step has trained on."""
+        """Plays what cannot be saved to its end, and writes all rollouts that no step has trained on."""
         played = [
             rollout
             for group in self._groups
@@ -111,7 +108,7 @@ class PartialSampler(Sampler):
             unfinished.write_text(json.dumps(record), encoding="utf-8")
 
     def load(self, checkpoint: Path) -> None:
-        """Reads what `save` wrote. Raises UsageError: the file was damaged."""
+        """Reads what `save` wrote. Raises UsageError if the file is damaged."""
         record = read_json(checkpoint / FILE) or {"begun": 0, "groups": []}
         self._begun = record["begun"]
         self._groups += [self._restored(group) for group in record["groups"]]
@@ -130,7 +127,6 @@ class PartialSampler(Sampler):
         self._groups += [begun[first : first + size] for first in range(0, len(begun), size)]
 
     def _advanced(self, step: int, part: int, *, again: bool) -> tuple[int, Mapping[str, float]]:
-        """Samples a part of all rollouts under way; returns its number of tokens, and what there is to tell."""
         going = [rollout for group in self._groups for rollout in group if not rollout.ended]
         if not going:
             return 0, {}
@@ -140,11 +136,7 @@ class PartialSampler(Sampler):
     def _proven(
         self, going: Sequence[PartialRollout], step: int, most: int, first: int, *, again: bool
     ) -> Mapping[str, float]:
-        """Samples a part, and once more where it did not come from the policy.
-
-        `first`: the first number of its random draws among those of the step. Raises RunError: it did not come from the
-        policy, and neither when it was sampled again.
-        """
+        """Samples a part, and again on a mismatch; a second one raises. `first`: its first random draw in the step."""
         keys = None
         if self.seed is not None:
             keys = keys_of(self.seed, step, range(first, first + len(going)))
@@ -166,7 +158,6 @@ class PartialSampler(Sampler):
         return {**metrics, **repeated, **difference_metrics(apart.mean, apart.largest)}
 
     def _apart(self, going: Sequence[PartialRollout]) -> Mismatch:
-        """Compares what sampling said of the new tokens of some rollouts with what the policy computes."""
         apart = Mismatch(self.tolerance)
         new = [rollout for rollout in going if rollout.sampled]
         if not new:
@@ -210,7 +201,6 @@ class PartialSampler(Sampler):
             self.rollouts.rewind(group, step)
 
     def _written(self, group: Sequence[PartialRollout]) -> dict[str, Any]:
-        """Returns a group as JSON can hold it; a rollout that has ended as one that was sampled ahead is written."""
         members: list[dict[str, Any]] = []
         for rollout in group:
             own: dict[str, Any] = {"tokens": rollout.state.tokens, "logprobs": rollout.state.logprobs}
@@ -221,7 +211,7 @@ class PartialSampler(Sampler):
         return {"place": [start.env, start.index], "prompt": list(group[0].prompt), "members": members}
 
     def _restored(self, record: Mapping[str, Any]) -> list[PartialRollout]:
-        """Returns the group that `_written` wrote; one whose prompt is another now begins again."""
+        """Returns the group that `_written` wrote; one whose prompt has changed begins again."""
         env, index = record["place"]
         start, members = self.episode_at((env, index)), record["members"]
         episodes = [start] * len(members)
@@ -239,7 +229,7 @@ class PartialSampler(Sampler):
 
 
 def refuse_uncorrected(*, corrects: bool) -> None:
-    """Refuses a policy whose loss does not weigh tokens of earlier steps. Raises UsageError."""
+    """Raises UsageError for a loss that does not weigh tokens of earlier steps."""
     if not corrects:
         raise UsageError(
             "--partial with a mixture of experts: its loss is TRL's, which does not correct for tokens of earlier "

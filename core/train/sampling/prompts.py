@@ -1,8 +1,7 @@
 """Chooses the prompts of the next step from the results of scored batches.
 
-Without a sampler the order of the whole run is fixed before it starts (core/env/order.py). A sampler chooses the rows
-of each step from what became of those of all steps before; how many prompts an environment has in a step stays.
-Processes that train together choose alike, each from the batches of all. What was seen is in every checkpoint.
+Without a sampler the order of the run is fixed (core/env/order.py). A sampler chooses the rows of each step from all
+outcomes before, which are in every checkpoint, alike on all processes; the number of prompts per environment stays.
 """
 
 from __future__ import annotations
@@ -47,13 +46,12 @@ class _Scale:
         return cls(rewards, sum(end[0] for end in ends), sum(end[1] for end in ends))
 
     def total(self, outcomes: Mapping[str, Outcome]) -> float | None:
-        """Returns the total of a completion, or None where a reward gave no score."""
         scores = [outcomes[reward.name].score for reward in self.rewards]
         known = [reward.weight * score for reward, score in zip(self.rewards, scores, strict=True) if score is not None]
         return sum(known) if len(known) == len(scores) else None
 
     def rate(self, totals: list[float]) -> float | None:
-        """Returns where the mean of totals is between the lowest and the highest."""
+        """Returns the mean of totals, scaled to 0 for the lowest total and 1 for the highest."""
         if not totals or not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low >= self.high:
             return None
         return (sum(totals) / len(totals) - self.low) / (self.high - self.low)
@@ -77,10 +75,9 @@ class Prompts:
         self._visits: dict[str, dict[int, list[Visit]]] = {name: {} for name in self._rows}
 
     def of_step(self, step: int) -> list[Episode]:
-        """Returns the episodes of the batch that a step trains on first; none after the last one.
+        """Returns the episodes of the batch that an optimizer step (from 1) trains on first; none after the last one.
 
-        They are fewer than `prompts_per_step` where the sampler chooses fewer. `step`: the optimizer step, from 1; what
-        was seen from it on does not count.
+        A sampler may choose fewer than `prompts_per_step`. Outcomes from that step on do not count.
         """
         first = (step - 1) // self._passes * self._count
         asked = [self._train[number] for number in self._order[first : first + self._count]]
@@ -96,12 +93,11 @@ class Prompts:
         return [*episodes, *islice(cycle(episodes), missing)]
 
     def _chosen(self, env: str, count: int, step: int) -> Iterator[int]:
-        """Returns `count` rows of an environment, or fewer where the sampler wants fewer; few rows come again."""
         rows = self.chosen(env, count, step, ())
         return islice(cycle(rows), count) if len(rows) == len(self._rows[env]) else iter(rows)
 
     def chosen(self, env: str, count: int, step: int, taken: Collection[int]) -> list[int]:
-        """Returns the rows of an environment that the sampler chooses for an optimizer step; as many as there are."""
+        """Returns the rows that the sampler chooses for an optimizer step; as many as there are."""
         assert self._sampler is not None
         self._forget(step)
         rows, seed = len(self._rows[env]), f"{self._seed} {env}"
@@ -113,7 +109,7 @@ class Prompts:
         return self._sampler.choose(RowsSeen(rows, count, step, seed, visits, frozenset(taken)))
 
     def note_batch(self, batch: Batch) -> None:
-        """Notes what became of the rows of a batch, also of those that were sampled in vain."""
+        """Notes the outcomes of a batch's rows, wasted ones too."""
         if self._sampler is None:
             return
         self._forget(batch.step)
@@ -129,7 +125,7 @@ class Prompts:
             self._visits[env].setdefault(row, []).append(visit)
 
     def save(self, checkpoint: Path) -> None:
-        """Writes what was seen into the folder of a checkpoint."""
+        """Writes the outcomes into the folder of a checkpoint."""
         if self._sampler is not None and is_first():
             written = [
                 [env, row, visit.step, visit.rate, visit.signal]
@@ -141,7 +137,7 @@ class Prompts:
                 unfinished.write_text(json.dumps(written), encoding="utf-8")
 
     def load(self, checkpoint: Path) -> None:
-        """Reads what `save` wrote. Raises UsageError: the file is missing or was damaged."""
+        """Reads what `save` wrote. Raises UsageError if the file is missing or damaged."""
         if self._sampler is None:
             return
         written = read_json(checkpoint / FILE)
@@ -154,7 +150,6 @@ class Prompts:
             self._visits[env].setdefault(row, []).append(Visit(step, rate, signal))
 
     def _forget(self, step: int) -> None:
-        """Forgets what was seen from a step on: it is done again."""
         for rows in self._visits.values():
             for row in [row for row, visits in rows.items() if visits[-1].step >= step]:
                 rows[row] = [visit for visit in rows[row] if visit.step < step]

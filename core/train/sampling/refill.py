@@ -1,12 +1,9 @@
 """Resamples failed completions and replaces zero-variance groups within a step (DAPO dynamic sampling).
 
-What trains after refilling is a sample of the policy given that it could be scored; the group keeps its size. The
-groups that train after dynamic sampling are prompts of the run given that they have signal. One without has no
-gradient, so the gradient keeps its direction on average and grows by the share of groups that would have had none. That
-does not hold exactly for the KL term, for averages over the batch (`dapo`, `bnpo`,
-`reinforce_plus_plus:baseline=group`, `group_mean:scale=batch`: they are those of the groups that are left) and where
-the budget ends it. What was sampled in vain is kept, as `Wasted`, for the record. All processes decide alike, over the
-groups of all.
+A group without signal has no gradient, so replacing it keeps the gradient's direction on average and scales it. That is
+not exact for the KL term, for averages over the batch (`dapo`, `bnpo`, `reinforce_plus_plus:baseline=group`,
+`group_mean:scale=batch`) and where the budget runs out. What was sampled in vain is kept as `Wasted`. All processes
+decide alike, over the groups of all.
 """
 
 from __future__ import annotations
@@ -58,15 +55,12 @@ class _Filling:
 
     @property
     def first(self) -> int:
-        """The number of the first member in the batch of all processes."""
         return rank() * len(self.members)
 
     def group_of(self, number: int) -> int:
-        """Returns the group, among those of all processes, of an own member."""
         return (self.first + number) // self.size
 
     def of_groups(self, groups: Sequence[int]) -> list[int]:
-        """Returns the own members of these groups."""
         wanted = {*groups}
         return [number for number in range(len(self.members)) if self.group_of(number) in wanted]
 
@@ -90,7 +84,7 @@ class Refiller:
         self._grouped = any(reward.grouped for reward in self.rewards)
 
     def filled(self, generation: Generation, step: int, sample: SampleMore) -> Generation:
-        """Returns this process's part of a batch with its outcomes, and with what was sampled in vain."""
+        """Returns this process's part of a batch with its outcomes and its wasted samples."""
         filling = _Filling([], self._size, sample)
         filling.members = self._scored(filling, generation)
         names = list(filling.members[0].outcomes)
@@ -115,7 +109,7 @@ class Refiller:
         )
 
     def _refilled(self, filling: _Filling) -> bool:
-        """Samples again what has no score; returns False where nothing can be sampled any more."""
+        """Samples failed completions again; returns False when nothing more can be sampled."""
         for _ in range(self._refills):
             rows = [[member.outcomes[reward.name].kind for reward in self.rewards] for member in filling.members]
             lost = [number for number, kinds in enumerate(rows) if "failure" in kinds]
@@ -129,7 +123,6 @@ class Refiller:
         return True
 
     def _without_signal(self, filling: _Filling, names: Sequence[str]) -> list[int]:
-        """Returns the groups, of those of all processes, whose members have no advantages."""
         rows = rows_of_all([member.outcomes for member in filling.members], "the scores of the groups")
         outcomes = {name: [row[name] for row in rows] for name in names}
         turns = None
@@ -141,7 +134,7 @@ class Refiller:
         return (~advantages.teaches.view(-1, self._size).any(dim=1)).nonzero()[:, 0].tolist()
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
-        """Puts groups of other prompts in the place of these, of so many at most; returns which were replaced."""
+        """Replaces up to `most` groups by those of other prompts; returns which were replaced."""
         places = rows_of_all([member.place for member in filling.members], "the prompts of the groups")
         filling.used |= {*places}
         others = self.replacements.instead([places[group * self._size] for group in groups], filling.used, step)
@@ -157,7 +150,6 @@ class Refiller:
     def _sampled(
         self, filling: _Filling, numbers: Sequence[int], episodes: Sequence[Episode], *, scored: bool = True
     ) -> bool:
-        """Samples these episodes in the place of these members, `scored` now or later; False where that cannot be."""
         filling.rounds += 1
         count = len(filling.members) * processes()
         generation = filling.sample(episodes, [filling.rounds * count + filling.first + number for number in numbers])
@@ -173,7 +165,6 @@ class Refiller:
         return True
 
     def _score_groups(self, filling: _Filling, groups: set[int]) -> None:
-        """Scores groups as they now are, for rewards that look at all members."""
         numbers = filling.of_groups(list(groups))
         completions = [filling.members[number].rollout.completion for number in numbers]
         outcomes = self._outcomes(filling, completions, self.scoring.begin())

@@ -1,8 +1,4 @@
-"""Samples the rollouts of a batch and starts scoring each one as it ends.
-
-`PolicySampler` samples when it is asked. What samples otherwise (ahead of time, again, more than was asked for) has the
-same form, `Sampler`, and stands around another one.
-"""
+"""Samples the rollouts of a batch and starts scoring each one as it ends. Other samplers wrap `PolicySampler`."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ Begin = Callable[[Sequence[int], Sequence[Completion]], None]
 
 @dataclass(eq=False)
 class PolicySampler(Sampler):
-    """Samples from the policy as it is now, when it is asked."""
+    """Samples from the policy as it is now."""
 
     rollouts: SyncedRollouts
     # each environment's name to what plays its rollouts, None where it is answered once
@@ -51,7 +47,7 @@ class PolicySampler(Sampler):
         return self.filled(self.synced(episodes, encode_episodes(self.tokenizer, episodes), again=again), step)
 
     def filled(self, generation: Generation, step: int, *, unsynced: bool = False) -> Generation:
-        """Fills a batch up; `unsynced`: from the weights that were handed over last, without a look at the policy."""
+        """Fills a batch up; with `unsynced`, from the weights of the last sync."""
         if self.fill is None:
             return generation
 
@@ -67,30 +63,29 @@ class PolicySampler(Sampler):
         return Generation(episodes, prompts, generation, early, metrics=metrics, waiting=early.waiting())
 
     def synced_unless(self, kept: Generation | None, episodes: Sequence[Episode], prompts: PromptIds) -> Generation:
-        """Hands everything over anew, and samples where this process has nothing to keep."""
+        """Syncs all weights, and samples where this process has nothing to keep."""
         if kept is None:
             return self.synced(episodes, prompts, again=True)
         _, metrics = self.rollouts.roll_out(lambda rollouts: None, again=True)
         return replace(kept, metrics=metrics)
 
     def unsynced(self, episodes: Sequence[Episode], prompts: PromptIds) -> Generation:
-        """Samples with the weights that were handed over last."""
+        """Samples with the weights of the last sync."""
         generation, early = self._sampled(episodes, prompts, self.rollouts.rollouts)
         return Generation(episodes, prompts, generation, early, waiting=early.waiting())
 
     def scoring(self, generation: Generation) -> Generation:
-        """Begins to score a batch that is whole and was not scored."""
+        """Starts scoring a whole batch that was not scored."""
         early = self.begin_scoring()
         early.begin(range(len(generation.rollouts)), [rollout.completion for rollout in generation.rollouts])
         return replace(generation, early=early)
 
     def _number(self, step: int, numbers: Iterable[int]) -> None:
-        """Gives what is sampled next its random numbers, where each completion has its own."""
         if self.seed is not None:
             self.params = replace(self.params, keys=keys_of(self.seed, step, numbers))
 
     def _more_unsynced(self, episodes: Sequence[Episode], prompts: PromptIds) -> Generation | None:
-        """Samples with the weights that were handed over last; None where an engine of any process lost them."""
+        """Samples with the weights of the last sync; None where an engine of any process lost them."""
         generation: Generation | None = None
         error: Exception | None = None
         try:
@@ -127,7 +122,6 @@ class PolicySampler(Sampler):
     def _answers(
         self, rollouts: Rollouts, episodes: Sequence[Episode], prompts: PromptIds, params: SamplingParams, begin: Begin
     ) -> list[Trajectory]:
-        """Samples one answer to each prompt of an environment that is not stepped."""
         trajectories: dict[int, Trajectory] = {}
 
         def ended(numbers: Sequence[int], sampled: Sequence[Sampled]) -> None:
@@ -144,7 +138,6 @@ class PolicySampler(Sampler):
 
 
 def _begin(early: EarlyCalls, places: Sequence[int], numbers: Sequence[int], completions: Sequence[Completion]) -> None:
-    """Begins to score completions of one environment, whose places in the batch are known."""
     early.begin([places[number] for number in numbers], completions)
 
 

@@ -1,4 +1,4 @@
-"""Makes the datasets of the trainers: prompts, or worked answers, whose batches are computed without their prefix."""
+"""Makes the trainers' datasets: prompts, or worked answers, whose shared prefix is computed once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LEAST = 16  # tokens; below, a second forward pass costs more than it saves
 
 
 def run_order(plan: Plan) -> list[int]:
-    """Returns the numbers of the episodes of the whole run, in order; a sampler chooses others of the environments."""
+    """Returns the numbers of the episodes of the whole run, in order; a sampler chooses others."""
     config = plan.config
     generations = -(-config.train.steps // config.loss.num_iterations)
     wanted = generations * config.train.prompts_per_step
@@ -45,17 +45,16 @@ def run_order(plan: Plan) -> list[int]:
 
 
 def placeholder_prompts(plan: Plan) -> Dataset:
-    """Returns as many rows as the run asks prompts: TRL counts them, and `Prompts` says what they are."""
+    """Returns as many rows as the run has prompts: TRL counts them, and `Prompts` says what they are."""
     return Dataset.from_dict({"prompt": [""] * len(run_order(plan))})
 
 
 def taught_rows(
     plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int, warned: Callable[[str], None] = lambda text: None
 ) -> Dataset:
-    """Returns `wanted` worked answers in order, with a share from each environment that has some.
+    """Returns `wanted` worked answers in order, with a share from each environment. Raises PluginError if all fail.
 
-    `warned`: told of worked answers that an environment failed at; others of it take their place. Raises PluginError:
-    an environment fails at all of its worked answers that were to be learned from.
+    Those that an environment fails at are reported to `warned` and replaced by others.
     """
     players = players_of(plan.envs, plan.config.rollout, tokenizer)
     taught = [(part, _taught(part.train, wanted, plan.config.seed)) for part in plan.envs]
@@ -84,7 +83,6 @@ def taught_rows(
 
 
 def _taught(episodes: Sequence[Episode], wanted: int, seed: int) -> list[Episode]:
-    """Returns the episodes with a worked answer; of many rows as many as are wanted, drawn by the seed."""
     if not isinstance(episodes, Episodes):
         return [episode for episode in episodes if episode.actions]
     taught: list[Episode] = []
@@ -99,11 +97,10 @@ def _taught(episodes: Sequence[Episode], wanted: int, seed: int) -> list[Episode
 def worked_answers(
     episodes: Sequence[Episode], tokenizer: PreTrainedTokenizerBase, turn_tokens: int, player: Player | None = None
 ) -> tuple[Dataset, dict[int, str]]:
-    """Tokenises demonstrations: the prompt's tokens, then the answer's and the end token, which alone are learned.
+    """Tokenises demonstrations; returns rows, and the failures of any process by place. Raises PluginError if all fail.
 
-    `player`: plays the environment for what stands between several turns; None: it is not stepped. Returns the rows,
-    and the places of episodes whose environment failed, on any process, with the reason: they have none. Raises
-    PluginError: it failed at all of them.
+    Only the answer and the end token are learned. `player`: plays the environment between turns; None: it is not
+    stepped.
     """
     if player is not None:
         return _played(episodes, player, turn_tokens)
@@ -150,7 +147,7 @@ def _failed_note(env: BoundEnv, episodes: Sequence[Episode], failed: Mapping[int
 
 
 def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
-    """Returns a note on worked answers with a turn (a run of 1 in its mask) of more than `limit` tokens, or None."""
+    """Returns a note on worked answers with a turn (a run of 1 in its mask) over `limit` tokens, or None."""
     turns = [max((sum(run) for learned, run in groupby(mask) if learned), default=0) for mask in masks]
     longer = sum(turn > limit for turn in turns)
     if not longer:
@@ -163,11 +160,9 @@ def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
 
 
 def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) -> list[Taught | Raised]:
-    """Returns the tokens of demonstrations of several turns as the rollouts that they are, or why one cannot be played.
+    """Returns the tokens of multi-turn demonstrations as rollouts, or why one cannot be played.
 
-    The environment is stepped and its tools are called where and within the limits that rollouts have
-    (core/env/worked.py). A demonstration ends where a rollout of the run would. `turn_tokens`: what a turn of the
-    policy may have; the next turn begins only where that fits.
+    The limits are those of rollouts (core/env/worked.py). A turn begins only where `turn_tokens` fit.
     """
     # Nobody reads what becomes of the last action.
     wanted = [(episode, episode.actions[: player.limits.turns][:-1]) for episode in episodes]
@@ -207,7 +202,6 @@ def _action_ids(player: Player, action: Action) -> list[int]:
 
 
 def _between(player: Player, turn: WorkedTurn, last: int) -> list[int] | None:
-    """Returns the tokens between a turn and the next one; None where the episode ended with it."""
     if turn.tool_answer is not None and not isinstance(turn.action, str):
         if turn.answer is not None:
             return None
@@ -228,13 +222,10 @@ def _tools(player: Player) -> ToolFormat:
 
 
 def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Computes what all rows begin with, and returns what is left to compute.
+    """Computes the prefix that all rows share once, with its gradient, and returns what is left to compute.
 
-    Demonstrations of one environment begin alike: the system message and the tools, often most of the tokens. They are
-    computed once, with their gradient, and every row attends to their keys and values. `inputs`: `input_ids`, `labels`
-    and `attention_mask`, [B, L] each, padded on the right. Returns the inputs as they are where the rows share too
-    little or the model does not attend fully in every layer; else `input_ids` and `labels` [B, L - P], with the cache
-    of the first P tokens.
+    `inputs`: `input_ids`, `labels` and `attention_mask`, [B, L], padded on the right; returned unchanged where the rows
+    share too little or some layer does not attend fully, else `input_ids` and `labels` [B, L - P] with the cache of P.
     """
     ids, labels = inputs["input_ids"], inputs["labels"]
     shared = common_length(ids, labels)
@@ -247,6 +238,6 @@ def without_prefix(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def common_length(ids: torch.Tensor, labels: torch.Tensor) -> int:
-    """Returns how many tokens all rows [B, L] begin with, without the one that predicts the first label."""
+    """Returns how many tokens all rows [B, L] share, without the one that predicts the first label."""
     alike = (ids == ids[:1]).all(dim=0) & (labels == IGNORED).all(dim=0)
     return max(int(alike.cumprod(dim=0).sum()) - 1, 0)

@@ -18,7 +18,7 @@ from grpo.core.train.update.adamw import compensated_for
 
 
 class WarmUpTrainer(SFTTrainer):  # type: ignore[misc]  # trl is not typed
-    """`trl.SFTTrainer` that computes once what all rows of a batch begin with."""
+    """`trl.SFTTrainer` that computes the shared prefix of a batch once."""
 
     shares_prompts: bool
 
@@ -42,10 +42,10 @@ def warm_up(
     callbacks: Sequence[TrainerCallback],
     warned: Callable[[str], None],
 ) -> bool:
-    """Trains and saves the policy on the environment's worked answers, before GRPO; returns whether it got to the end.
+    """Trains on the environment's worked answers and saves the policy in `folder`; returns whether it got to the end.
 
-    `output_dir`: a folder for what the trainer insists on writing. `folder`: where the policy goes when it got to the
-    end. `warned`: told of worked answers that completions are too short for, or that an environment failed at.
+    `output_dir`: scratch for the trainer. `warned`: told of answers that are too long, or that an environment failed
+    at.
     """
     train, longest = plan.config.train, plan.config.rollout.max_completion_length
     rows = taught_rows(plan, tokenizer, train.warmup_steps * plan.batch_size, warned)

@@ -1,13 +1,11 @@
-"""Implements AdamW for 16-bit weights with the rounding errors of each update, and schedules that rise from above zero.
+"""Implements AdamW that keeps the rounding errors of bfloat16 weights, and schedules that rise from above zero.
 
-Theory of operation. A bfloat16 number has 8 significant bits, so a weight w only changes when it is moved by more than
-about |w| / 512. At a learning rate of 1e-6 that is next to no weight: full fine-tuning would learn nothing. Nor could
-the mean squared gradient fall, which decays by a thousandth a step. A bfloat16 number is the upper half of a float32,
-so each of the two has its lower half beside it, in two bytes more, and updates are those of float32 weights. The mean
-gradient decays by a tenth a step, and is rounded.
+Theory of operation. A bfloat16 weight w only changes when it is moved by more than about |w| / 512, so at a learning
+rate of 1e-6 full fine-tuning would learn nothing; nor could the mean squared gradient fall, which decays by a
+thousandth a step. Both keep the lower halves of a float32 in two more bytes, and updates are those of float32. The mean
+gradient decays by a tenth and is rounded.
 
-The update is AdamW's (arXiv 1711.05101, algorithm 2), element by element, so that the part of a sharded weight that is
-here is enough. A large weight is updated some rows at a time, so that its float32 copies stay small.
+The update is AdamW's (arXiv 1711.05101, algorithm 2), element by element, so a shard of a weight is enough.
 """
 
 from __future__ import annotations
@@ -25,11 +23,9 @@ _PIECE = 1 << 22  # elements that are updated at a time
 
 
 class CompensatedAdamW(torch.optim.Optimizer):
-    """AdamW whose bfloat16 weights add up updates that are smaller than their rounding; others are as in torch.
+    """AdamW whose bfloat16 weights accumulate updates below their rounding; other dtypes are as in torch.
 
-    `params`: as of any optimizer of torch; floating point, on any device. `betas`: decay of the mean gradient and of
-    the mean squared one. `eps`: added to the root of the latter. `weight_decay`: decoupled, per unit of the learning
-    rate.
+    `eps`: added to the root of the mean squared gradient. `weight_decay`: decoupled, per unit of the learning rate.
     """
 
     def __init__(
@@ -52,7 +48,6 @@ class CompensatedAdamW(torch.optim.Optimizer):
         return loss
 
     def _update(self, weight: torch.Tensor, group: dict[str, Any]) -> None:
-        """Updates what this process holds of a weight, some rows at a time."""
         state = self.state[weight]
         names = ["exp_avg", "exp_avg_sq"]
         if weight.dtype == torch.bfloat16:
@@ -91,10 +86,9 @@ def _update_rows(
 
 
 def joined(high: torch.Tensor, low: torch.Tensor | None) -> torch.Tensor:
-    """Returns the float32 numbers whose upper halves, rounded, are `high` and whose lower halves are `low`.
+    """Returns the float32 numbers whose rounded upper halves are `high` (bfloat16) and whose lower halves are `low`.
 
-    `high`: bfloat16, or any floating point without `low`. `low`: of the same shape: 16 bits each that stand for an
-    integer, whatever number they make in bfloat16.
+    `low`: 16-bit integers stored as bfloat16; without it `high` is of any floating dtype.
     """
     if low is None:
         return high.float()
@@ -102,7 +96,6 @@ def joined(high: torch.Tensor, low: torch.Tensor | None) -> torch.Tensor:
 
 
 def _write(exact: torch.Tensor, high: torch.Tensor, low: torch.Tensor | None) -> None:
-    """Writes float32 numbers into their halves, or into `high` alone."""
     if low is None:
         high.copy_(exact)
         return
@@ -113,13 +106,12 @@ def _write(exact: torch.Tensor, high: torch.Tensor, low: torch.Tensor | None) ->
 
 
 def _rows(tensor: Any) -> torch.Tensor:
-    """Returns the shard of a distributed tensor that this process holds, or the tensor; a single number is a row."""
     here: torch.Tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     return here if here.dim() else here.view(1)
 
 
 def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer], dict[str, Any]] | None:
-    """Returns the optimizer class and arguments for weights in bfloat16; None for others, and DeepSpeed's own."""
+    """Returns the optimizer class and arguments for bfloat16 weights; None for others, and for DeepSpeed's own."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if args.deepspeed_plugin is not None or not any(parameter.dtype == torch.bfloat16 for parameter in trained):
         return None
@@ -131,10 +123,9 @@ def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer],
 
 
 def rise_from_above_zero(scheduler: Any, steps: int) -> None:
-    """Changes a schedule with so many steps of rise in place, so that its first step is not lost.
+    """Changes a schedule with `steps` warm-up steps in place: step s, from 0, has (s + 1) / (steps + 1) of the rate.
 
-    It would have a rate of 0: its completions would be sampled and scored, and teach nothing. Here step s, from 0, has
-    (s + 1) / (steps + 1) of the rate.
+    With a rate of 0 the first step's completions would teach nothing.
     """
     scheduler.lr_lambdas = [partial(_risen, factor, steps) for factor in scheduler.lr_lambdas]
     at = scheduler.last_epoch

@@ -39,12 +39,11 @@ def completion_logps(
 ) -> Predicted:
     """Computes log-probabilities, and entropies, of completion tokens.
 
-    `model`: what `attach_logps` was given, possibly wrapped. `input_ids`: [B, P + T] prompts padded on the left,
-    completions on the right. `attention_mask`: [B, P + T], 1 for real tokens. `length`: T. `pack_for`: the hidden size
-    of a model that takes packed rows, else None. `entropy`: also return entropies, their "value", or the value with a
-    "grad"ient. `trees`: some rows are of one rollout, so that a prompt may begin as another row does. `coefficients`:
-    given [B, T] log-probabilities, of which only some are known, returns what the derivative of the loss by each of
-    these will be (kernels/fused.py).
+    `model`: from `attach_logps`, possibly wrapped. `input_ids`: [B, P + T] prompts padded on the left, completions on
+    the right. `attention_mask`: [B, P + T], 1 for real tokens. `length`: T. `pack_for`: the hidden size of a model that
+    takes packed rows, else None. `entropy`: their "value", or the value with a "grad"ient. `trees`: some rows are of
+    one rollout, so a prompt may begin as another row does. `coefficients`: given [B, T] log-probabilities, some of them
+    unknown, returns dL/dlogp of each (kernels/fused.py).
     """
     dtype = _attention_dtype(model, input_ids.device)
     packed = pack(input_ids, attention_mask, length, pack_for, dtype, trees=trees)
@@ -84,7 +83,7 @@ class LogProbs:
     autocast: Callable[[], AbstractContextManager[Any]]
 
     def __call__(self, model: Any, tensors: Tensors) -> torch.Tensor:
-        """Returns [N, T] float32 without a gradient; `model` is what `attach_logps` was given, possibly wrapped."""
+        """Returns [N, T] float32 without a gradient; `model` is from `attach_logps`, possibly wrapped."""
         ids, mask, length = whole_ids(tensors), whole_mask(tensors), tensors["completion_ids"].shape[1]
         with torch.no_grad(), self.autocast(), faster_layers(model):
             parts = [
@@ -97,7 +96,7 @@ class LogProbs:
 
 
 def _of_labels(packed: Packed, coefficients: Callable[[torch.Tensor], torch.Tensor]) -> Coefficients:
-    """Brings the labelled positions, in which the output layer thinks, to [B, T] and back."""
+    """Maps the labelled positions, in which the output layer works, to [B, T] and back."""
     tokens = packed.present.flatten().nonzero()[:, 0]
     order = tokens[packed.source.flatten()[tokens].argsort()]  # the token of each labelled position
 
@@ -121,8 +120,7 @@ def reference_logps(
 ) -> torch.Tensor:
     """Returns the log-probabilities [N, T] of rollouts under the reference policy.
 
-    `logps`: gives those of a model, without a gradient. `frozen`: a model of its own, or None: the reference is the
-    policy, also as it is `wrapped`, with the adapter that the run began with.
+    `frozen`: its own model; None: the policy with the run's first adapter, also as `wrapped`.
     """
     if frozen is not None:
         return logps(frozen, tensors)
@@ -132,7 +130,6 @@ def reference_logps(
 
 @contextmanager
 def _first_adapter(policy: Any) -> Iterator[None]:
-    """Gives the policy the adapter that the run began with: the frozen copy of a warmed-up one, or none."""
     if REFERENCE not in policy.peft_config:
         with policy.disable_adapter():
             yield

@@ -1,9 +1,8 @@
 """Computes log-probabilities and entropies from the policy's output layer without making logits.
 
-`attach_logps(model)` teaches a model's forward one more way to be called: with `logp_labels`, it runs the backbone,
-over packed rows where the model takes them (core/train/update/packing.py), and hands the labelled positions to
-`grpo.kernels.linear_logp`. The call goes through the model's own forward, so that whatever wraps it (PEFT, DDP, FSDP,
-autocast) does its part. Without labels nothing changes.
+With `logp_labels`, a model's forward runs the backbone, over packed rows where the model takes them, and hands the
+labelled positions to `grpo.kernels.linear_logp`. The call goes through the model's own forward, so that whatever wraps
+it (PEFT, DDP, FSDP, autocast) does its part.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ def already_whole(*_: Any) -> AbstractContextManager[None]:
 def attach_logps(model: Any, temperature: float, gather: Gather = already_whole) -> None:
     """Lets `model(..., logp_labels=labels, logp_entropy="value")` return log-probabilities.
 
-    The result is a dictionary: `logps` [B, L] float32, 0 where the label is -100, and `entropy` [B, L], with a gradient
-    for "grad", None for "none". A label stands at the position that predicts it. `logp_coefficients` are those of
-    `linear_logp` for the labelled positions, row by row. `model`: a causal language model of transformers, not wrapped
-    by PEFT. `gather`: given parameters, a context in which they are whole (ZeRO-3).
+    The result has `logps` [B, L] float32, 0 where the label is -100, and `entropy` [B, L], with a gradient for "grad",
+    None for "none". A label stands at the position that predicts it. `logp_coefficients` are those of `linear_logp` for
+    the labelled positions, row by row. `model`: a causal language model of transformers, not wrapped by PEFT. `gather`:
+    given parameters, a context in which they are whole (ZeRO-3).
     """
     if can_pack(model.config):
         attend_in_blocks(model.config)
@@ -95,7 +94,7 @@ def attach_logps(model: Any, temperature: float, gather: Gather = already_whole)
 
 
 def logit_shape(config: Any) -> tuple[float | None, float]:
-    """Returns the softcap and the factor that a model's configuration sets for its logits."""
+    """Returns the softcap and the factor of a model's logits, from its configuration."""
     softcap = getattr(config, "final_logit_softcapping", None)
     for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
         factor = getattr(config, name, None)
@@ -147,10 +146,7 @@ def _adapter(layer: Any) -> Adapter | None:
 
 
 def _whole(parameter: Any) -> Any:
-    """Gathers a parameter that FSDP 2 sharded and no module around it has gathered.
-
-    Its gradient is this process's own. On the way back it is averaged over processes and sharded, as FSDP does it.
-    """
+    """Gathers a parameter sharded by FSDP 2; its gradient is averaged over processes and sharded, as FSDP does it."""
     if not hasattr(parameter, "full_tensor"):
         return parameter
     from torch.distributed.tensor import Partial

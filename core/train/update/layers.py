@@ -1,12 +1,8 @@
-"""Replaces the linear layers of a policy by faster ones while it is trained.
+"""Replaces the linear layers of a policy by faster ones while it is trained; the numbers are the same but for rounding.
 
-On a CPU, in float32, products by weight matrices and the arithmetic around a LoRA adapter take less time by
-`grpo.kernels.linear`; the numbers are the same but for rounding.
-
-Under autocast, as on a GPU in bfloat16, PEFT copies the input of each adapted layer to the float32 of the adapter, and
-each layer keeps its own copy for the backward pass. Here an adapter takes the input as it is, and it is kept once; the
-numbers are the same. All else is computed as it was: other precisions, layers that a module around them shards or
-moves, adapters that are more than a sum, and those with dropout.
+On a CPU, in float32, `grpo.kernels.linear` speeds up products and LoRA adapters. Under autocast PEFT copies the input
+of each adapted layer to float32 and keeps it for the backward pass; here it is kept once, as it is. Left alone: other
+precisions, layers that a module around them shards or moves, adapters that are more than a sum or have dropout.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from grpo.kernels.linear import LEAST, adapted_linear, linear
 
 @contextmanager
 def faster_layers(model: Any) -> Iterator[None]:
-    """Lets the layers of a model, possibly wrapped, whose weights are whole, compute faster, forwards and backwards."""
+    """Speeds up the layers of a model, possibly wrapped, whose weights are whole."""
     changed = list(_faster(model))
     for layer, faster in changed:
         layer.forward = faster

@@ -1,9 +1,4 @@
-"""Sums the update's figures over the tokens of a step, and divides them at its end.
-
-Every figure is a sum over tokens with the number of these tokens, added up over micro batches and then over processes.
-So it is the mean per token of the whole step, however the step was dealt out. The names are TRL's. Metrics are over
-the rows that were trained on; a group without a signal is not among them.
-"""
+"""Adds up the update's figures (TRL's names) over a step's tokens and divides once: means per trained token."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ def update_sums(
     """Returns [7 + M] float32 sums over tokens.
 
     1, entropy, KL, clipped low, clipped high, clipped either way, weights, and M metrics of the loss, in its order.
-    `entropy`: [B, T]. `mask`: [B, T]. `importance`: [B, T] or [B, 1], or None.
+    `entropy`, `mask`: [B, T]. `importance`: [B, T] or [B, 1].
     """
     weight = mask.float()
 
@@ -48,7 +43,7 @@ def update_sums(
 
 
 def update_metrics(sums: torch.Tensor, names: Sequence[str] = (), *, kl: bool, weighted: bool) -> dict[str, float]:
-    """Turns sums [7 + M] into means per token, NaN where none was trained on; M metrics of the loss are named."""
+    """Turns sums [7 + M] into means per token, NaN where none was trained on; `names` are those of the M metrics."""
     means = (sums / sums[0]).tolist()
     metrics = {"entropy": means[1], LOW: means[3], HIGH: means[4], "clip_ratio/region_mean": means[5]}
     if kl:
@@ -66,11 +61,9 @@ class UpdateFigures:
         self._names: tuple[str, ...] = ()
 
     def add(self, sums: torch.Tensor, names: tuple[str, ...], padding: int, positions: int) -> None:
-        """Adds a micro batch.
+        """Adds a micro batch. Raises PluginError if the loss reports other metrics than in the one before.
 
-        `sums`: [7 + M] of `update_sums`. `names`: of the M metrics of the loss. `padding`: positions of the forward
-        pass that hold no token. `positions`: all of them. Raises PluginError: the loss reports other metrics than in
-        the micro batch before.
+        `sums`: [7 + M] of `update_sums`. `padding`: positions of the forward pass without a token, of all `positions`.
         """
         more = torch.cat([sums.new_tensor([float(padding), float(positions)]), sums])
         if self._sums is not None and names != self._names:
@@ -85,7 +78,7 @@ class UpdateFigures:
         self._sums = None
 
     def take(self, gather: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, float]:
-        """Returns the means of the step over all processes, and begins anew; `gather`: [1, n] to [processes, n]."""
+        """Returns the means of the step over all processes, and clears them; `gather`: [1, n] to [processes, n]."""
         if self._sums is None:
             return {}
         sums = gather(self._sums[None]).sum(dim=0)

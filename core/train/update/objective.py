@@ -1,14 +1,13 @@
 """Computes the objectives from log-probabilities [B, T] and advantages [B]. Plain torch.
 
-To what tokens cost by the run's loss (core/train/losses/, or a plugin's) this adds
+To the token costs of the run's loss (core/train/losses/, or a plugin's) this adds
 
 - the weights that correct for a rollout engine, as factors;
 - beta times the KL divergence from the reference, exp(q - p) - (q - p) - 1 of their log-probabilities, times the ratio
-  r where that is not switched off, which makes its gradient that of the divergence itself (DeepSeek-V3.2, 2512.02556);
-- the average, in one of the ways of `AVERAGES`. All completions count in it, also those without a forward pass.
+  r unless switched off, which makes its gradient that of the divergence itself (DeepSeek-V3.2, 2512.02556);
+- the average, in one of the ways of `AVERAGES`, over all completions, also those without a forward pass.
 
-A completion is one row, or several where a rollout is a tree. What is of a whole completion (its mean, its ratio, its
-weight in an average) is that of all its rows together: a loss is the same however a completion is cut into rows.
+A loss is the same however a completion is cut into rows: mean, ratio and weight of a tree are those of all its rows.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ AVERAGES: Mapping[Average, Averaged] = {
 
 
 def policy_loss(objective: Objective, tokens: Tokens, counts: Counts) -> LossValue:
-    """Computes the loss of one forward pass. Raises PluginError: the loss returned no costs of these tokens."""
+    """Computes the loss of one forward pass. Raises PluginError if the loss returned no costs of these tokens."""
     mask = tokens.mask.to(tokens.logps.dtype)
     outside = mask == 0
     # Neither what stands there nor what a loss makes of it, NaN or infinity, gets into a sum or a gradient.
@@ -144,14 +143,13 @@ def importance_weights(
     floor: float = 0.0,
     owner: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
-    """Weights that correct for a rollout engine whose probabilities differ from the policy's; None for no correction.
+    """Returns weights that correct for an engine whose probabilities differ from the policy's; None for no correction.
 
     The ratio pi / mu of the policy to the engine (truncated importance sampling), per token, as the product over a
-    completion (sequence) or as its geometric mean there (geometric). A ratio above the cap or below the floor is cut to
-    it (truncate), or takes its tokens out of the loss (mask). Masked per token with a floor it is IcePop (arXiv
-    2510.18855). `logps`: [B, T] under the policy that sampled, computed by training; no gradient flows through it.
-    `sampled`: [B, T] as the engine reported them; NaN corrects nothing. `mask`: [B, T]. `owner`: [B] the number of each
-    row's completion; None: each row is one. Returns [B, T] or [B, 1].
+    completion (sequence) or its geometric mean (geometric). Outside floor to cap it is cut (truncate), or its tokens
+    leave the loss (mask; per token with a floor it is IcePop, arXiv 2510.18855). `logps`: [B, T] under the policy that
+    sampled, computed by training; detached. `sampled`: [B, T] from the engine; NaN corrects nothing. `mask`: [B, T].
+    `owner`: [B] the completion of each row; None: each row is one. Returns [B, T] or [B, 1].
     """
     if correction == "none":
         return None
@@ -260,8 +258,7 @@ def takes_rows(loss: BoundLoss) -> bool:
 def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
     """Returns whether dL/dlogp of a token follows from its log-probability alone, tried on a few made-up tokens.
 
-    A kernel then asks for some derivatives before it knows the other log-probabilities. One that proves wrong costs
-    time and no accuracy (kernels/fused.py).
+    A wrong answer costs a kernel time and no accuracy (kernels/fused.py).
     """
     if loss.spec.entropies != "none" or correction.startswith(("sequence", "geometric")):
         return False
@@ -281,7 +278,7 @@ def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
 
 
 def refuse_trees(loss: BoundLoss, advantage: BoundAdvantage, *, own_head: bool, partial: bool) -> None:
-    """Refuses settings that look at rows where rollouts count. `own_head`: our output layer trains, and not TRL's."""
+    """Refuses settings that look at rows where rollouts count. `own_head`: our output layer trains, not TRL's."""
     if not own_head:
         raise UsageError(
             f"{_TREE}, but TRL's head averages over rows. Leave train.head='trl' out. Mixture-of-experts models always "

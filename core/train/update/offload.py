@@ -1,12 +1,10 @@
 """Moves what autograd saves in a forward pass to host memory, and back in the backward pass.
 
-Theory of operation. With checkpointing, a forward pass saves one tensor of hidden states per layer, [B, L, H]; for long
-completions these alone fill a GPU. `offloaded` hooks what autograd saves. On CUDA each large tensor is copied to a
-pinned host buffer on a stream of its own, while the next layer computes; in the backward pass, which asks for the
-layers in reverse order, a tensor is fetched while the layer after it computes. Three rules keep the streams apart: the
-copy stream waits for the compute stream before it reads or writes, the compute stream waits for the copy before it uses
-the result, and every tensor that the other stream touches is recorded there, so that the allocator does not reuse it
-early. Host buffers are reused by the next forward pass. On CPU the copies are plain ones: the same path for tests.
+Theory of operation. On CUDA each large tensor is copied to a pinned host buffer on a stream of its own while the next
+layer computes, and fetched while the layer after it computes backward. Three rules keep the streams apart: the copy
+stream waits for the compute stream before it reads or writes, the compute stream waits for the copy before it uses the
+result, and every tensor that the other stream touches is recorded there, so that the allocator does not reuse it early.
+Host buffers are reused by the next forward pass. On CPU the copies are plain.
 """
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ SMALLEST = 2**20  # bytes; below this a copy costs more than it frees
 
 @dataclass(slots=True)
 class _Saved:
-    """A tensor that left: its host copy, and its return once that has begun."""
-
     host: torch.Tensor
     device: torch.device
     copied: Any = None
@@ -33,7 +29,7 @@ class _Saved:
 
 
 class Offload:
-    """Keeps the tensors of one forward pass at a time. `smallest`: tensors of fewer bytes stay where they are."""
+    """Keeps the tensors of one forward pass at a time; those under `smallest` bytes stay where they are."""
 
     def __init__(self, smallest: int = SMALLEST) -> None:
         self.smallest = smallest
@@ -44,7 +40,7 @@ class Offload:
 
     @contextmanager
     def offloaded(self, kept: set[int]) -> Iterator[None]:
-        """Offloads what autograd saves inside, but not storages at the addresses `kept`, as those of parameters."""
+        """Offloads what autograd saves inside, except storages at the addresses `kept`, such as parameters."""
         self.bytes = 0
         last = {(saved.host.shape, saved.host.dtype) for saved in self._saved}
         self._buffers = {kind: pool for kind, pool in self._buffers.items() if kind in last}

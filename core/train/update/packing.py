@@ -1,20 +1,17 @@
 """Packs prompts and completions for a forward pass, without padding or repeated prompts.
 
-Theory of operation. The plain layout moves each row to the left: padding stands after all real tokens, where a causal
-model never looks, so attention needs no mask and runs its fastest kernel. The packed layout is one row without padding,
-made of sequences: a prompt with its completion or, where completions share a prompt, the prompt without its last token
-and then a segment for each of them, the prompt's last token followed by the completion. A segment sees that prefix and
-itself. The repeated token predicts the first one of its completion, so the shift by one stays inside a segment.
-Positions are those of the plain row, hence RoPE and the log-probabilities are unchanged up to rounding.
+Theory of operation. The plain layout moves each row to the left: padding stands after all real tokens, so attention
+needs no mask and runs its fastest kernel. The packed layout is one row of sequences: a prompt with its completion or,
+where completions share a prompt, the prompt without its last token and then a segment for each, the prompt's last token
+followed by the completion. A segment sees that prefix and itself; the repeated token predicts the first one of its
+completion. Positions are those of the plain row, so RoPE and the log-probabilities are unchanged up to rounding.
 
-Rows of a tree begin alike, too. What a prompt has in common with the beginning of a row that is laid out already is not
-laid out again: its sequence begins with the last token in common and sees what that row sees up to there, prefix after
-prefix. A token that trains stands in its own row's sequence, so it is computed and predicted once.
+Rows of a tree begin alike, too. A sequence begins with the last token that its prompt shares with a row laid out
+before, and sees what that row sees up to there. A trained token stands in its own row's sequence and is computed once.
 
 The cheapest layout is found by counting a layer's multiply-adds: 12 H^2 per token for the projections; for attention H
 L^2 per sequence of length L, half of which a causal kernel leaves out, or 2 H T (P + T) per segment of T tokens after a
-prefix of P; and a fixed amount for each call. Sequences of like length are computed together
-(core/policy/attention.py).
+prefix of P; and a fixed amount for each call. Sequences of like length share a call (core/policy/attention.py).
 """
 
 from __future__ import annotations
@@ -52,14 +49,12 @@ class Packed:
     padding: int  # how many of the R * L positions hold no token
 
     def unpack(self, values: torch.Tensor) -> torch.Tensor:
-        """Brings [R, L] per-position values back to [B, T]; padding becomes 0."""
+        """Maps [R, L] per-position values back to [B, T]; padding becomes 0."""
         return values.flatten()[self.source].masked_fill(~self.present, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What a batch holds: the prompt of each of B rows, the tokens [B, T] of completions and their lengths."""
-
     prompts: Sequence[tuple[int, ...]]
     completions: IntegerArray
     lengths: Sequence[int]
@@ -86,7 +81,6 @@ class _Sequence:
     host: _Sequence | None = None  # the sequence that holds the token before the first one, None where there is none
 
     def at(self, place: int) -> _Sequence:
-        """Returns the sequence, this one or one that it sees, that holds a token of the row."""
         sequence = self
         while place < sequence.first:
             assert sequence.host is not None
@@ -103,13 +97,12 @@ def pack(
     *,
     trees: bool = False,
 ) -> Packed | None:
-    """Lays a batch out in the cheapest way; returns None for an empty prompt, or a gap among the tokens of a
-    completion.
+    """Lays a batch out in the cheapest way; returns None for an empty prompt or a gap among the tokens of a completion.
 
     `input_ids`: [B, P + T] prompts padded on the left, completions on the right. `attention_mask`: [B, P + T], 1 for
-    real tokens, also those of observations. `completion`: T. `hidden`: the model's hidden size H, to weigh attention
-    against projections; None: plain rows, which any causal model takes. `trees`: prompts may begin as other rows do,
-    and are searched for it; else only equal prompts are computed once.
+    real tokens, observations too. `completion`: T. `hidden`: the model's hidden size H, to weigh attention against
+    projections; None: plain rows, which any causal model takes. `trees`: share common beginnings of rows, not only
+    equal prompts.
     """
     batch = _read(input_ids, attention_mask, completion)
     if batch is None:
@@ -148,15 +141,14 @@ class _Costs:
     fixed: int  # what a call of attention costs, whatever it computes
 
     def tokens(self, number: int) -> float:
-        """Returns the cost of all projections for so many tokens."""
         return 12.0 * self.hidden**2 * number
 
     def call(self, number: int, length: int, after: int) -> float:
-        """Returns the cost of attention for so many sequences of this length after a prefix, in one call."""
+        """Returns the cost of attention for `number` sequences after a prefix, in one call."""
         return self.fixed + number * self.hidden * (2.0 * length * (after + length) if after else length**2)
 
     def sequences(self, some: Sequence[_Sequence]) -> float:
-        """Returns the cost of a prompt's sequences, where all of like kind come into one call."""
+        """Returns the cost of a prompt's sequences, where all of like kind share a call."""
         calls = {sequence.first: self.fixed for sequence in some}
         each = sum(
             self.tokens(sequence.length) + self.call(1, sequence.length, sequence.first) - self.fixed
@@ -187,13 +179,12 @@ def _alone(batch: _Batch) -> Iterator[_Sequence]:
 
 
 def _shared(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
-    """Packs rows with equal prompts so that they share them where that is cheaper."""
     for members in batch.groups().values():
         yield from min(([*map(batch.sequence, members)], _together(batch, members)), key=costs.sequences)
 
 
 def _nested(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
-    """Packs rows so that they also share what their prompts have in common with the beginnings of others."""
+    """Packs rows so that prompts also share the beginnings of other rows."""
     laid = _Laid(batch)
     for prompt, members in sorted(batch.groups().items(), key=lambda group: len(group[0])):  # the root first
         ways = [[*map(batch.sequence, members)], _together(batch, members)]
@@ -207,7 +198,6 @@ def _nested(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
 
 
 def _together(batch: _Batch, members: Sequence[int], first: int = 0, host: _Sequence | None = None) -> list[_Sequence]:
-    """Returns the prompt of some rows, from a token on and without its last one, and then a segment for each row."""
     last = len(batch.prompts[members[0]]) - 1
     if last == first:
         return [batch.sequence(member, first, host) for member in members]
@@ -216,8 +206,6 @@ def _together(batch: _Batch, members: Sequence[int], first: int = 0, host: _Sequ
 
 
 class _Laid:
-    """The rows that are laid out already, and what they begin with."""
-
     def __init__(self, batch: _Batch) -> None:
         longest = max(len(prompt) + written for prompt, written in zip(batch.prompts, batch.lengths, strict=True))
         self._ids = np.full((len(batch.prompts), longest), -1)
@@ -234,7 +222,7 @@ class _Laid:
         self._rows += ends.values()
 
     def host(self, prompt: tuple[int, ...]) -> tuple[_Sequence | None, int]:
-        """Returns what holds the token before the last one in common with a laid row, and that one's number."""
+        """Returns the sequence with the token before the last one in common with a laid row, and its number."""
         if not self._rows:
             return None, 0
         others = self._ids[[row.row for row in self._rows], : len(prompt)]
@@ -277,7 +265,6 @@ def _length(sequence: _Sequence) -> int:
 
 
 def _width(part: Sequence[_Sequence]) -> int:
-    """Returns how many keys a call has: with a mask, as many as its rows are aligned for."""
     length, after = max(map(_length, part)), part[0].first
     return math.ceil((after + length) / MASK_STEP) * MASK_STEP if after else length
 
@@ -321,7 +308,7 @@ def _in_one_row(batch: _Batch, row: _Row, device: torch.device, dtype: torch.dty
 
 
 def _shared_positions(sequence: _Sequence, begins: Mapping[_Sequence, int]) -> list[IntegerArray]:
-    """Returns where in the packed row the tokens stand that a sequence sees besides its own, in their order."""
+    """Returns where in the packed row the tokens stand that a sequence sees besides its own, in order."""
     if sequence.host is None:
         return []
     begin = begins[sequence.host]

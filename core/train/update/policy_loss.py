@@ -1,7 +1,6 @@
 """Computes the policy loss of a micro batch and its metrics.
 
-The first pass over a batch finds the log-probabilities of the policy that sampled it; with several passes
-(loss.num_iterations) they are kept in the micro batch for those that follow.
+With several passes (loss.num_iterations) the first keeps the sampling policy's log-probabilities in the micro batch.
 """
 
 from __future__ import annotations
@@ -41,12 +40,9 @@ class MiniBatch:
 
 
 def trained_rows(inputs: Tensors, *, every_token: bool) -> MiniBatch:
-    """Selects the rows that have a gradient, and cuts columns that none of them has.
+    """Selects the rows that have a gradient, at least one so that every process goes backward, and cuts empty columns.
 
-    A completion without an advantage has a gradient of exactly zero unless the loss has a KL term, and one that is
-    masked has none at all; averages still count them. `inputs`: a micro batch (core/train/batch/tensors.py), with
-    advantages. `every_token`: the loss has a term that is no multiple of the advantage (beta). Returns at least one
-    row, so that every process makes a backward pass.
+    Without an advantage the gradient is 0 unless `every_token`: the loss has a term that is no multiple of it (beta).
     """
     learns = inputs["completion_mask"].any(dim=1)
     if not every_token:
