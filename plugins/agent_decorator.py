@@ -39,7 +39,7 @@ def agent(
     is a Python agent: it plays the episode itself, in a process of its own, and returns its answer or None.
 
     Args:
-        version: raise it when the agent plays otherwise. It may be left out in a file, not in a package.
+        version: raise it when the behaviour of the agent changes. It may be left out in a file, not in a package.
         name: the public name; default: the function's.
         protocols: the APIs that it may call: "chat", "responses", "messages".
         environment: variables that every episode sets, beside those that every agent has.
