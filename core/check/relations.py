@@ -172,7 +172,7 @@ class Relations:
             if result.kind == "failure" or result.same(ExampleResult("score", score)):
                 continue
             small = result.value is not None and abs(score - result.value) <= _SMALL * (score - self._lowest)
-            what = f"it means what the gold means, which scores {score:g}; it {result}"
+            what = f"same answer as the gold, which scores {score:g}, but it {result}"
             self._findings.add("warning" if small else "error", relation, what, example.text)
 
     def _scored(self, texts: Iterable[check_texts.Named]) -> list[tuple[check_texts.Named, ExampleResult]]:

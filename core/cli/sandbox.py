@@ -30,17 +30,58 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON 
 
 @sandbox.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--stdin", "stdin_file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option(
+    "--stdin",
+    "stdin_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What the program reads from standard input.",
+)
 @_backend
 @click.option("--profile", metavar="NAME", help="Language. Default: by the file's ending, else python.")
-@click.option("--cpu", type=click.FloatRange(min=0.01), default=_DEFAULT.cpu_seconds, metavar="SECONDS")
+@click.option(
+    "--cpu",
+    type=click.FloatRange(min=0.01),
+    default=_DEFAULT.cpu_seconds,
+    metavar="SECONDS",
+    show_default=True,
+    help="Processor time.",
+)
 @click.option(
     "--wall", type=click.FloatRange(min=0.01), metavar="SECONDS", help="Wall time. Default: twice --cpu plus one."
 )
-@click.option("--memory", type=click.IntRange(min=16), default=_DEFAULT.memory_bytes >> 20, metavar="MB")
-@click.option("--output", type=click.IntRange(min=1), default=_DEFAULT.output_bytes >> 10, metavar="KB")
-@click.option("--disk", type=click.IntRange(min=1), default=_DEFAULT.disk_bytes >> 20, metavar="MB")
-@click.option("--processes", type=click.IntRange(min=1), default=_DEFAULT.processes, metavar="N")
+@click.option(
+    "--memory",
+    type=click.IntRange(min=16),
+    default=_DEFAULT.memory_bytes >> 20,
+    metavar="MB",
+    show_default=True,
+    help="Memory, in mebibytes.",
+)
+@click.option(
+    "--output",
+    type=click.IntRange(min=1),
+    default=_DEFAULT.output_bytes >> 10,
+    metavar="KB",
+    show_default=True,
+    help="Output, in kibibytes.",
+)
+@click.option(
+    "--disk",
+    type=click.IntRange(min=1),
+    default=_DEFAULT.disk_bytes >> 20,
+    metavar="MB",
+    show_default=True,
+    help="Files that it writes, in mebibytes.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=_DEFAULT.processes,
+    metavar="N",
+    show_default=True,
+    help="Processes and threads.",
+)
 @_as_json
 @click.pass_context
 def run(
@@ -105,7 +146,7 @@ def check(ctx: click.Context, backend: str | None, session: str | None, as_json:
 
 @sandbox.command()
 @click.option("--backend", metavar="SPEC", help="Sandbox. Default: local, unless a session is named.")
-@click.option("--session", metavar="SPEC", help="Session in the place of a sandbox.")
+@click.option("--session", metavar="SPEC", help="Session to clean up after instead of a sandbox.")
 def reap(backend: str | None, session: str | None) -> None:
     """Remove what crashed runs left: containers, images of snapshots, control groups."""
     _refuse_both(backend, session)

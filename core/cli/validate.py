@@ -30,7 +30,7 @@ from grpo.plugins.specs import KINDS
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Processes that step a multi-turn environment. Default: 0, one.",
+    help="Processes that step a multi-turn environment. Default: one.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every refused row in full.")
 @click.pass_context

@@ -266,7 +266,7 @@ def describe(plan: Plan, run_dir: Path | None) -> list[tuple[str, str]]:
     if plan.source.trained:
         model = f"{plan.source.trained} ({plan.parameters / 1e6:,.2f} M parameters)"
     elif plan.source.embedded:
-        model = f"embedded demonstration model ({plan.parameters / 1e6:.2f} M parameters; a model of yours: --model)"
+        model = f"embedded demonstration model ({plan.parameters / 1e6:.2f} M parameters; use your own with --model)"
     else:
         model = f"{plan.source.path} ({plan.parameters / 1e6:,.0f} M parameters)"
     how = f"LoRA rank {config.lora.rank}" if config.lora.enabled else "full fine-tuning"

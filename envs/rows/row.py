@@ -75,7 +75,7 @@ def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> 
         prompt = _first(row, PROMPTS, set(), lambda value: True)
     if not prompt:
         raise DatasetError(
-            f"{where}: no column is known to hold the prompt (known: {', '.join(PROMPTS)}). The row has: {_have(row)}. "
+            f"{where}: found no column for the prompt (looked for: {', '.join(PROMPTS)}). The row has: {_have(row)}. "
             "Name it, as in --env rows:dataset=FILE,prompt=COLUMN,answer=COLUMN."
         )
     context, choices, answer = named.get("context"), named.get("choices"), named.get("answer")

@@ -111,12 +111,12 @@ class Rows:
             "verifier": verifier if self.verifier is None and columns.answer else None,
         }
         text = ", ".join(f"{name}={value or 'none'}" for name, value in guessed.items() if value is not None)
-        text += " (where the run names none)" if guessed["verifier"] is not None else ""
+        text += " (unless the run names one)" if guessed["verifier"] is not None else ""
         notes = [f"guessed {text}. To change one, set it in the SPEC."] if text else []
         unjudged = ""
         if not columns.answer and self.answer is None:
             row: Any = placed[0][1]
-            lack = f"no column is known to hold the answer (the row has: {', '.join(map(str, row))})"
+            lack = f"found no column for the answer (the row has: {', '.join(map(str, row))})"
             notes.insert(0, f"{lack}. Name it with answer=COLUMN.")
             unjudged = f"{self.dataset}: {lack}. Name it with answer=COLUMN, or name a reward with --reward."
         first = (row for _, row in islice(placed, _LOOKED_AT))

@@ -426,7 +426,7 @@ def theirs(completion: str, answer: str, *, variant: str = "mine") -> float:
 @pytest.mark.slow
 def test_the_copied_proximity_rule_pays_a_right_answer_less_than_silence() -> None:
     comma = next(f for f in check_reward("proximity:table=qwen3_4b").findings if f.relation == "thousands comma")
-    assert comma.message == "as published, it means what the gold means, which scores 5; it scored -4.5"
+    assert comma.message == "as published, same answer as the gold, which scores 5, but it scored -4.5"
     assert "<SOLUTION>1,200</SOLUTION>" in comma.example
 
 

@@ -79,7 +79,7 @@ def test_what_is_guessed_is_told_and_what_is_named_is_not(tmp_path: Path) -> Non
     data = written(tmp_path, *[{"question": "1 + 1?", "solution": "2"}] * 2)
     spec = bound(data).spec
     assert (spec.verifier, spec.rewards) == ("math", ("math",))
-    assert "guessed prompt=question, answer=solution, verifier=math (where the run names none)." in spec.note
+    assert "guessed prompt=question, answer=solution, verifier=math (unless the run names one)." in spec.note
     named = bound(data, prompt="question", answer="solution", verifier="gsm8k").spec
     assert (named.verifier, named.note) == ("gsm8k", "")
     assert bound(data, verifier="none").spec.verifier is None
@@ -89,7 +89,7 @@ def test_the_user_is_told_of_a_guessed_context_and_of_columns_that_the_policy_do
     rows = [{"instruction": "Add.", "input": f"{n} and 2", "output": n + 2, "id": 7, "source": ""} for n in range(3)]
     data = written(tmp_path, *rows[:2], {**rows[2], "source": "a book"}, rows[2])
     note = bound(data).spec.note
-    assert "guessed prompt=instruction, context=input, answer=output, verifier=math (where the run names none)." in note
+    assert "guessed prompt=instruction, context=input, answer=output, verifier=math (unless the run names one)." in note
     assert note.endswith("Columns not shown to the policy: source. Rewards read them by their names.")
     assert "input, source." in bound(data, context="").spec.note
     assert shown(data)["prompt"] == [{"role": "user", "content": "Add.\n\n0 and 2"}]
@@ -130,7 +130,7 @@ def test_a_dataset_without_its_option_is_answered_with_the_spec_to_write(rest: s
 @pytest.mark.parametrize(
     ("row", "options", "fault"),
     [
-        ({"body": "a", "x": 1}, {}, r"line 1: no column is known to hold the prompt .* The row has: body, x\. Name it"),
+        ({"body": "a", "x": 1}, {}, r"line 1: found no column for the prompt .* The row has: body, x\. Name it"),
         ({"body": "a"}, {"prompt": "bdy"}, r"line 1: no column 'bdy'\. Did you mean 'body'\? The row has: body\."),
         ({"prompt": "a"}, {"answer": "gold"}, "no column 'gold'.*with the option 'answer'"),
         ({"prompt": "a", "answer": {"text": "b"}}, {}, r"'answer' must be text.* with a dot: it has text\."),
@@ -181,10 +181,10 @@ def test_a_row_without_a_column_of_the_first_is_named_with_that_column(tmp_path:
 def test_rows_without_a_known_answer_say_which_columns_there_are(tmp_path: Path) -> None:
     data = written(tmp_path, *[{"question": "a", "reply": "b"}] * 2)
     note = Host.discover().env(f"rows:dataset={data}").settled().spec.note
-    assert "no column is known to hold the answer (the row has: question, reply). Name it with answer=COLUMN." in note
+    assert "found no column for the answer (the row has: question, reply). Name it with answer=COLUMN." in note
     config = parse_config({"env": f"rows:dataset={data}"})
     refusal = (
-        f"{data}: no column is known to hold the answer (the row has: question, reply). Name it with answer=COLUMN, "
+        f"{data}: found no column for the answer (the row has: question, reply). Name it with answer=COLUMN, "
         "or name a reward with --reward."
     )
     with pytest.raises(UsageError) as caught:
