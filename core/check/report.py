@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins._spec.binding import Bound, BoundSession
@@ -21,6 +21,20 @@ QUIRKS = frozenset((
 """Relations of what a text is worth, which a published text may break; all others are about how a plugin works."""
 
 _WIDTH = 100
+
+
+class Complaint(NamedTuple):
+    """What does not hold of a relation."""
+
+    message: str  # what was expected and what came
+    severity: Severity = "error"
+    example: str | None = None  # what it was tried on
+
+
+Complaints = Iterable[str | Complaint]
+"""What does not hold of one relation; a text alone is an error."""
+Tried = Iterator[tuple[str, Complaints]]
+"""The relations that are tried, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +126,16 @@ class Findings:
         """Notes what is not tried, and why."""
         self._not_tried[what] = None
 
-    def tried(self, relation: str) -> None:
+    def tried(self, relation: str, complaints: Complaints = ()) -> None:
+        """Notes that a relation is tried, and what does not hold of it."""
         self._tried[relation] = None
+        for complaint in complaints:
+            message, severity, example = Complaint(complaint) if isinstance(complaint, str) else complaint
+            self.add(severity, relation, message, example)
+
+    def tried_all(self, relations: Tried) -> None:
+        for relation, complaints in relations:
+            self.tried(relation, complaints)
 
     def add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
         """Notes that a relation does not hold."""
@@ -133,6 +155,17 @@ class Findings:
             finding, more = self._first[key], self._more.get(key, 0)
             findings.append(replace(finding, message=f"{finding.message} (and {more} more)") if more else finding)
         return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried), tuple(self._facts))
+
+
+def report_on(bound: Bound, relations: Tried) -> Report:
+    """Tries relations of a plugin; what it raises is a finding too, and ends them."""
+    findings = Findings()
+    findings.tried("raises")
+    try:
+        findings.tried_all(relations)
+    except Exception as error:
+        findings.add("error", "raises", f"{type(error).__name__}: {error}")
+    return findings.report(title_of(bound))
 
 
 def title_of(bound: Bound | BoundSession) -> str:
