@@ -133,10 +133,6 @@ class Findings:
             message, severity, example = Complaint(complaint) if isinstance(complaint, str) else complaint
             self.add(severity, relation, message, example)
 
-    def tried_all(self, relations: Tried) -> None:
-        for relation, complaints in relations:
-            self.tried(relation, complaints)
-
     def add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
         """Notes that a relation does not hold."""
         self.tried(relation)
@@ -162,7 +158,8 @@ def report_on(bound: Bound, relations: Tried) -> Report:
     findings = Findings()
     findings.tried("raises")
     try:
-        findings.tried_all(relations)
+        for relation, complaints in relations:
+            findings.tried(relation, complaints)
     except Exception as error:
         findings.add("error", "raises", f"{type(error).__name__}: {error}")
     return findings.report(title_of(bound))

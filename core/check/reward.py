@@ -24,7 +24,7 @@ from grpo.core.check.scores import Bound, Check, placed, score_examples, with_op
 from grpo.core.check.trial import OWN_ROW, faults_of, own_completions
 from grpo.core.env.episodes import START_SECONDS, episodes_of
 from grpo.core.env.mixture import missing_columns, refuse_missing_columns
-from grpo.core.env.processes import starting_place, trial_processes
+from grpo.core.env.processes import starting_place
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
@@ -198,7 +198,7 @@ def check_calls(check: Check, env: str | None) -> None:
     if env is not None:
         refuse_missing_columns(episodes[0], [bound])
     lacking = missing_columns(bound, episodes[0].row)
-    completions = [] if lacking else answered(source, episodes, START_SECONDS, trial_processes(source, 0))
+    completions = [] if lacking else answered(source, episodes, START_SECONDS)
     made_up = not (env or own or missing_columns(bound, OWN_ROW)) and _reads_texts(bound)
     completions += own_completions() if made_up else []
     absent = f"the rows of env '{source.name}' lack the column{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}"
