@@ -113,8 +113,7 @@ class Findings:
     def __init__(self, *, as_published: bool = False) -> None:
         self._as_published = as_published
         self._tried: dict[str, None] = {}
-        self._first: dict[tuple[Severity, str], Finding] = {}
-        self._more: dict[tuple[Severity, str], int] = {}
+        self._found: dict[tuple[Severity, str], list[Finding]] = {}
         self._not_tried: dict[str, None] = {}
         self._facts: list[str] = []
 
@@ -138,18 +137,13 @@ class Findings:
         self.tried(relation)
         if self._as_published and relation in QUIRKS and severity != "note":
             severity, message = "note", f"as published, {message}"
-        key = (severity, relation)
-        if key in self._first:
-            self._more[key] = self._more.get(key, 0) + 1
-        else:
-            shown = "" if example is None else repr(example[:300])
-            self._first[key] = Finding(severity, relation, message, shown)
+        shown = "" if example is None else repr(example[:300])
+        self._found.setdefault((severity, relation), []).append(Finding(severity, relation, message, shown))
 
     def report(self, plugin: str) -> Report:
         findings = []
-        for key in sorted(self._first, key=lambda key: SEVERITIES.index(key[0])):
-            finding, more = self._first[key], self._more.get(key, 0)
-            findings.append(replace(finding, message=f"{finding.message} (and {more} more)") if more else finding)
+        for first, *more in sorted(self._found.values(), key=lambda found: SEVERITIES.index(found[0].severity)):
+            findings.append(replace(first, message=f"{first.message} (and {len(more)} more)") if more else first)
         return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried), tuple(self._facts))
 
 

@@ -79,19 +79,14 @@ class Check:
 
 def placed(bound: Bound, isolation: Isolation) -> Bound:
     """Returns the plugin to be run in another executor; of a rubric, every component."""
-    if isinstance(bound.spec, RubricSpec):
-        return replace(bound, spec=_placed_rubric(bound.spec, isolation))
-    return replace(bound, spec=replace(bound.spec, isolation=isolation))  # type: ignore[arg-type]
+    return replace(bound, spec=_placed(bound.spec, isolation))
 
 
-def _placed_rubric(spec: RubricSpec, isolation: Isolation) -> RubricSpec:
-    parts = []
-    for component in spec.components:
-        inner = component.spec
-        if isinstance(inner, RubricSpec):
-            inner = _placed_rubric(inner, isolation)
-        parts.append(replace(component, reward=replace(inner, isolation=isolation)))
-    return replace(spec, components=tuple(parts), isolation=isolation)
+def _placed(spec: Any, isolation: Isolation) -> Any:
+    if isinstance(spec, RubricSpec):
+        parts = (replace(component, reward=_placed(component.spec, isolation)) for component in spec.components)
+        spec = replace(spec, components=tuple(parts))
+    return replace(spec, isolation=isolation)
 
 
 def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
