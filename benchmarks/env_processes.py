@@ -21,7 +21,7 @@ from grpo.core.env.episodes import episodes_of
 from grpo.core.env.processes import EnvProcesses
 from grpo.core.env.step import take_step
 from grpo.core.env.threads import Raised
-from grpo.core.scoring.tally import table
+from grpo.core.text.printable import aligned
 from grpo.plugins._spec.binding import BoundEnv
 
 _STEPS = 5
@@ -79,7 +79,8 @@ def main() -> None:
             processes.close()
         lines.append((f"{milliseconds:g} ms a step", *(f"{steps:,.0f}" for steps in rates)))
     print(f"{platform.platform()}, {os.cpu_count()} processors, {options.environments} environments, steps a second")
-    print(table(("environment", "threads", *(f"{count} processes" for count in options.processes)), lines))
+    heading = ("environment", "threads", *(f"{count} processes" for count in options.processes))
+    print("\n".join(aligned([heading, *lines], right=True)))
 
 
 if __name__ == "__main__":

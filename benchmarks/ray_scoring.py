@@ -122,7 +122,7 @@ class Measured:
         hosted = [cluster.host(KIND, {"workers": self._processes}, node) for node in nodes]
         pool = NodePool([(one, self._processes) for one in hosted])
         with (
-            scoring_elsewhere(pool) if hosted else nullcontext(),
+            scoring_elsewhere(pool.submit) if hosted else nullcontext(),
             Scorer([plugin], workers=self._processes) as scorer,
         ):
             scorer.score(self._next(make, 64 * self._processes))

@@ -25,7 +25,7 @@ from typing import Any
 
 from grpo import Completion, RewardSpec, reward
 from grpo.core.scoring.scorer import Scorer
-from grpo.core.scoring.tally import table
+from grpo.core.text.printable import aligned
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.host import Host
 
@@ -82,7 +82,7 @@ def main() -> None:
         count = min(arguments.rows, _MATH_ROWS)
         rows.append(measure(host.reward("math"), lambda number: sums(count, number * count), arguments.repeats))
     heading = ("reward", "isolation", "rows", "bare loop/s", "TRL's way/s", "verifiers/s", "scorer/s", "bare loop = 1")
-    print(table(heading, rows))
+    print("\n".join(aligned([heading, *rows], right=True)))
 
 
 def measure(plugin: BoundReward, make: Callable[[int], list[Completion]], repeats: int) -> tuple[str, ...]:

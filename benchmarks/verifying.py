@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from grpo.core.scoring.tally import table
+from grpo.core.text.printable import aligned
 from grpo.rewards.math.verifier import math
 
 Row = tuple[str, str, bool | None]
@@ -91,7 +91,8 @@ def main() -> None:
     compared("warm", made_up("an expression behind a cue", 4))
     rows = [compared(kind, made_up(kind, arguments.rows)) for kind in _KINDS]
     rows += [compared(path.name, labelled(path)) for path in arguments.labelled]
-    print(table(("rows", "count", "math-verify ms", "math ms", "ratio", "math-verify right", "math right"), rows))
+    heading = ("rows", "count", "math-verify ms", "math ms", "ratio", "math-verify right", "math right")
+    print("\n".join(aligned([heading, *rows], right=True)))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from grpo.core.check.report import Findings, Report, title_of
+from grpo.core.check.report import Complaint, Report, Tried, report_on
 from grpo.core.train.advantages.compute import group_advantages
 from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundAdvantage
@@ -33,35 +33,28 @@ def check_advantage(advantage: str | AdvantageSpec | BoundAdvantage) -> Report:
     SPEC that names no advantage, or options that it does not take.
     """
     bound = bound_of(advantage, BoundAdvantage)
-    findings = Findings()
-    try:
-        _relations(bound, findings)
-    except Exception as error:  # whatever a plugin raises
-        findings.add("error", "raises", f"{type(error).__name__}: {error}")
-    return findings.report(title_of(bound))
+    return report_on(bound, _relations(bound))
 
 
-def _relations(bound: BoundAdvantage, findings: Findings) -> None:
-    findings.tried("raises")
+def _relations(bound: BoundAdvantage) -> Tried:
     generator = torch.Generator().manual_seed(0)
     several = torch.rand(12, 2, generator=generator, dtype=torch.float64)
     right = (torch.rand(12, 1, generator=generator, dtype=torch.float64) < 0.5).double()
     for scores in (several, right, several[:, :1]):
-        _finite(findings, "finite", _values(bound, scores), "scores between 0 and 1")
-        again = _values(bound, scores)
-        if not torch.equal(again, _values(bound, scores)):
-            findings.add("error", "same again", "the same scores get other advantages when they are asked for again")
-        _permuted(bound, findings, scores)
-        _missing(bound, findings, scores)
-    findings.tried("same again")
-    _equal(bound, findings)
-    _lonely(bound, findings)
-    _abstained(bound, findings, several)
-    _ordered(bound, findings, generator)
-    _shifted(bound, findings, right)
-    _gradient(bound, findings)
+        yield "finite", _infinite(_values(bound, scores), "scores between 0 and 1")
+        if not torch.equal(_values(bound, scores), _values(bound, scores)):
+            yield "same again", ["the same scores get other advantages when they are asked for again"]
+        yield "permutation", _permuted(bound, scores)
+        yield "failures", _missing(bound, scores)
+    yield "same again", ()
+    yield "equal scores", _equal(bound)
+    yield "one of a group", _lonely(bound)
+    yield "abstentions", _abstained(bound, several)
+    yield "order", _ordered(bound, generator)
+    yield "shift", _shifted(bound, right)
+    yield "expected gradient", _gradient(bound)
     if bound.spec.turns:
-        _turns(bound, findings)
+        yield "expected gradient of turns", _turns(bound)
 
 
 def _values(bound: BoundAdvantage, scores: torch.Tensor, failed: Sequence[int] = (), size: int = 4) -> torch.Tensor:
@@ -72,73 +65,67 @@ def _values(bound: BoundAdvantage, scores: torch.Tensor, failed: Sequence[int] =
     return group_advantages(scores, marks, weights, size, bound, each).values.view(-1, size).double()
 
 
-def _finite(findings: Findings, relation: str, values: torch.Tensor, example: str) -> None:
-    findings.tried(relation)
+def _infinite(values: torch.Tensor, example: str) -> Iterator[Complaint]:
     if not values.isfinite().all():
-        findings.add("error", relation, f"gives {values[~values.isfinite()][0].item()} to a scored completion", example)
+        message = f"gives {values[~values.isfinite()][0].item()} to a scored completion"
+        yield Complaint(message, example=example)
 
 
 def _alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     return torch.allclose(first, second, rtol=1e-5, atol=_CLOSE, equal_nan=True)
 
 
-def _permuted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
-    findings.tried("permutation")
+def _permuted(bound: BoundAdvantage, scores: torch.Tensor) -> Iterator[str]:
     values = _values(bound, scores)
     members, groups = torch.tensor([2, 0, 3, 1]), torch.tensor([1, 2, 0])
     folded = scores.view(3, 4, -1)
     if not _alike(_values(bound, folded[:, members].reshape(scores.shape)), values[:, members]):
-        findings.add("error", "permutation", "the order of a group's members changes their advantages")
+        yield "the order of a group's members changes their advantages"
     if not _alike(_values(bound, folded[groups].reshape(scores.shape)), values[groups]):
-        findings.add("error", "permutation", "the order of the groups changes the advantages of their members")
+        yield "the order of the groups changes the advantages of their members"
 
 
-def _missing(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
+def _missing(bound: BoundAdvantage, scores: torch.Tensor) -> Iterator[str | Complaint]:
     """Checks that a failed completion counts as one that was never sampled, whatever its other rewards gave it."""
-    findings.tried("failures")
     folded = scores.view(3, 4, -1)
     without = _values(bound, folded[:, :3].reshape(9, -1), size=3)
     for left in (0.0, 1e6):
         spoiled = folded.clone()
         spoiled[:, 3] = left
         values = _values(bound, spoiled.reshape(12, -1), failed=(3, 7, 11))
-        _finite(findings, "failures", values, "a failed completion in each group")
+        yield from _infinite(values, "a failed completion in each group")
         if not _alike(values[:, :3], without):
-            findings.add("error", "failures", "a completion that a reward failed on moves the others of its group")
+            yield "a completion that a reward failed on moves the others of its group"
             return
 
 
-def _equal(bound: BoundAdvantage, findings: Findings) -> None:
-    findings.tried("equal scores")
+def _equal(bound: BoundAdvantage) -> Iterator[str | Complaint]:
     for worth in (0.0, 1.0, 0.3):
         # A second group with a spread, for advantages that look at the batch.
         scores = torch.tensor([[worth]] * 4 + [[0.0], [1.0], [1.0], [0.0]], dtype=torch.float64)
         for given in (scores, scores[:4]):
             values = _values(bound, given)
-            _finite(findings, "equal scores", values, f"a group with four scores of {worth}")
+            yield from _infinite(values, f"a group with four scores of {worth}")
             if values.isfinite().all() and (values[0] - values[0, 0]).abs().max() > _CLOSE:
-                findings.add("error", "equal scores", "members of a group with equal scores have different advantages")
+                yield "members of a group with equal scores have different advantages"
 
 
-def _lonely(bound: BoundAdvantage, findings: Findings) -> None:
-    findings.tried("one of a group")
+def _lonely(bound: BoundAdvantage) -> Iterator[Complaint]:
     scores = torch.tensor([[1.0], [0.0], [0.0], [0.0], [0.0], [1.0], [0.5], [1.0]], dtype=torch.float64)
     for failed in ((1, 2, 3), (0, 1, 2, 3)):
-        _finite(findings, "one of a group", _values(bound, scores, failed), f"{4 - len(failed)} of four scored")
-    _finite(findings, "one of a group", _values(bound, scores[:1], size=1), "a batch of one completion")
+        yield from _infinite(_values(bound, scores, failed), f"{4 - len(failed)} of four scored")
+    yield from _infinite(_values(bound, scores[:1], size=1), "a batch of one completion")
 
 
-def _abstained(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
+def _abstained(bound: BoundAdvantage, scores: torch.Tensor) -> Iterator[str]:
     """Checks that a reward that abstains on every completion counts as one that the run does not have."""
-    findings.tried("abstentions")
     silent = scores.clone()
     silent[:, 1] = _NAN
     if not _alike(_values(bound, silent), _values(bound, scores[:, :1])):
-        findings.add("error", "abstentions", "a reward that abstains on every completion changes advantages")
+        yield "a reward that abstains on every completion changes advantages"
 
 
-def _ordered(bound: BoundAdvantage, findings: Findings, generator: torch.Generator) -> None:
-    findings.tried("order")
+def _ordered(bound: BoundAdvantage, generator: torch.Generator) -> Iterator[str]:
     for scores in (
         torch.rand(8, 1, generator=generator, dtype=torch.float64),
         torch.eye(8, dtype=torch.float64)[:, :1],
@@ -146,17 +133,16 @@ def _ordered(bound: BoundAdvantage, findings: Findings, generator: torch.Generat
         for totals, values in zip(scores.view(2, 4), _values(bound, scores), strict=True):
             better = totals[:, None] > totals[None]
             if (better & (values[:, None] < values[None] - _CLOSE)).any():
-                findings.add("error", "order", "a better completion of a group has a lower advantage than a worse one")
+                yield "a better completion of a group has a lower advantage than a worse one"
 
 
-def _shifted(bound: BoundAdvantage, findings: Findings, scores: torch.Tensor) -> None:
-    findings.tried("shift")
+def _shifted(bound: BoundAdvantage, scores: torch.Tensor) -> Iterator[Complaint]:
     if not _alike(_values(bound, scores), _values(bound, scores + 0.5)):
-        findings.add("note", "shift", "0.5 more for every completion changes advantages, so where scores begin matters")
+        yield Complaint("0.5 more for every completion changes advantages, so where scores begin matters", "note")
 
 
-def _gradient(bound: BoundAdvantage, findings: Findings) -> None:
-    findings.tried("expected gradient")
+def _gradient(bound: BoundAdvantage) -> Iterator[str | Complaint]:
+    """Checks the expected policy gradient over every batch of two prompts that two small policies can sample."""
     wanted = _POLICIES * (_WORTH - (_POLICIES * _WORTH).sum(dim=1, keepdim=True))
     gradient = torch.zeros_like(wanted)
     prompts = torch.arange(2).repeat_interleave(_MEMBERS)
@@ -168,13 +154,11 @@ def _gradient(bound: BoundAdvantage, findings: Findings) -> None:
             return  # said by another relation
         score = torch.eye(3, dtype=torch.float64)[chosen] - _POLICIES[prompts]
         gradient.index_add_(0, prompts, chance * values[:, None] * score / _MEMBERS)
-    _compared(bound, findings, "expected gradient", gradient, wanted)
+    yield from _compared(bound, gradient, wanted)
 
 
-def _turns(bound: BoundAdvantage, findings: Findings) -> None:
+def _turns(bound: BoundAdvantage) -> Iterator[str | Complaint]:
     """Checks it for a policy that stops after its first turn, or takes a second one in which it does well or badly."""
-    relation = "expected gradient of turns"
-    findings.tried(relation)
     first, second = _GOES_ON
     chances = torch.tensor([1 - first, first * second, first * (1 - second)], dtype=torch.float64)
     # d log p of each turn by the logits of going on and of doing well, [3 rollouts, 2 turns, 2]
@@ -191,29 +175,23 @@ def _turns(bound: BoundAdvantage, findings: Findings) -> None:
         given = group_advantages(totals[chosen, None], failed, weights, _MEMBERS, bound, earned[chosen, :, None])
         values = given.values[:, None].expand(-1, 2) if given.turns is None else given.turns
         if not values.isfinite().all():
-            findings.add("error", relation, "gives NaN or infinity to a turn")
+            yield "gives NaN or infinity to a turn"
             return
         gradient += chances[chosen].prod() * (values.double()[:, :, None] * score[chosen]).sum(dim=(0, 1)) / _MEMBERS
-    _compared(bound, findings, relation, gradient, wanted)
+    yield from _compared(bound, gradient, wanted)
 
 
-def _compared(
-    bound: BoundAdvantage, findings: Findings, relation: str, gradient: torch.Tensor, wanted: torch.Tensor
-) -> None:
+def _compared(bound: BoundAdvantage, gradient: torch.Tensor, wanted: torch.Tensor) -> Iterator[str | Complaint]:
+    """Compares an expected gradient with the gradient of the mean total (`wanted`) by the angle between them."""
     cosine = float((gradient * wanted).sum() / (gradient.norm() * wanted.norm()).clamp(min=1e-12))
     angle = math.degrees(math.acos(min(1.0, cosine)))
+    off = f"{angle:.1f} degrees off the gradient of the mean total in expectation"
     if cosine <= 0:
-        findings.add("error", relation, f"points away from a higher mean total ({angle:.0f} degrees)")
+        yield f"points away from a higher mean total ({angle:.0f} degrees)"
     elif angle > 0.05 and bound.spec.unbiased and not bound.options:
-        findings.add(
-            "error",
-            relation,
-            f"claims to be unbiased, but is {angle:.1f} degrees off the gradient of the mean total in expectation. A "
-            "baseline or a scale depends on the completion's own score; leave that out, or do not claim it",
+        yield (
+            f"claims to be unbiased, but is {off}. A baseline or a scale depends on the completion's own score; leave "
+            "that out, or do not claim it"
         )
     elif angle > 0.05:
-        findings.add(
-            "note",
-            relation,
-            f"{angle:.1f} degrees off the gradient of the mean total in expectation; it does not claim to be unbiased",
-        )
+        yield Complaint(f"{off}; it does not claim to be unbiased", "note")

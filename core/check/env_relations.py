@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from grpo.core.env.step import ShapeError, five_values, two_values, weaknesses_o
 from grpo.core.env.threads import EnvThreads, Raised
 from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_of
 from grpo.core.env.worked import Wanted
-from grpo.core.scoring.outcome import explain
+from grpo.core.scoring.outcome import explain, is_finite
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._host.problems import one_line
 from grpo.plugins._spec.binding import BoundEnv
@@ -218,7 +217,7 @@ class EnvRelations:
                     kind = type(observation).__name__
                     self._add("error", relation, f"an observation is {with_article(kind)}, not text", action[:60])
                 for each in (score, *dict(info.get("scores", {})).values()):
-                    if each is not None and not _is_finite(each):
+                    if each is not None and (isinstance(each, str) or not is_finite(each)):
                         self._add("error", relation, f"the score {each!r} is not a finite number", action[:60])
                 if terminated or truncated:
                     break
@@ -317,13 +316,6 @@ class EnvRelations:
                 first = results[0]
                 if unlike := next(filter(None, (difference([first], [other]) for other in results.values())), ""):
                     self._add("error", relation, f"side by side they {what} the same episode differently: {unlike}")
-
-
-def _is_finite(score: Any) -> bool:
-    try:
-        return not isinstance(score, str) and math.isfinite(float(score))
-    except (TypeError, ValueError):
-        return False
 
 
 def _charset_hint(env: Any) -> str:

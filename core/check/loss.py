@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import torch
 
-from grpo.core.check.report import Findings, Report, Severity, title_of
+from grpo.core.check.report import Complaint, Report, Tried, report_on
 from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss, takes_rows
 from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundLoss
@@ -25,12 +25,7 @@ def check_loss(loss: str | LossSpec | BoundLoss) -> Report:
     that names no loss, or options that it does not take.
     """
     bound = bound_of(loss, BoundLoss)
-    findings = Findings()
-    try:
-        _relations(bound, findings)
-    except Exception as error:  # whatever a plugin raises
-        findings.add("error", "raises", f"{type(error).__name__}: {error}")
-    return findings.report(title_of(bound))
+    return report_on(bound, _relations(bound))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +41,29 @@ class _Gradients:
         return bool(self.loss.isfinite() and self.logps.isfinite().all() and self.entropies.isfinite().all())
 
 
-def _relations(bound: BoundLoss, findings: Findings) -> None:
-    findings.tried("raises")
+def _relations(bound: BoundLoss) -> Tried:
     own, older = _tokens(bound, apart=0.0), _tokens(bound, apart=0.3)
     everyone = _counts(own)
     for tokens, what in ((own, "its own completions"), (older, "completions of an older policy")):
         reference = _gradients(bound, tokens, everyone)
-        findings.tried("finite")
         if not reference.finite:
-            findings.add("error", "finite", "the loss, or its gradient, is not a finite number", what)
+            yield "finite", [Complaint("the loss, or its gradient, is not a finite number", example=what)]
             return
-        _no_advantage(bound, findings, tokens)
-        _padding(bound, findings, tokens, reference)
-        _other_rows(bound, findings, tokens, reference)
-        _precision(bound, findings, tokens, reference)
-    _direction(bound, findings, own, _gradients(bound, own, everyone))
-    findings.tried("rows of a completion")
-    if not takes_rows(bound):
-        what = (
-            "a completion that is cut into rows, as an agent's is, costs something else. Use sequence_sum, "
-            "sequence_mean and sequence_length; runs with such completions refuse it"
-        )
-        findings.add("note", "rows of a completion", what)
-    findings.tried("far ratios")
-    if not _gradients(bound, _tokens(bound, apart=20.0), everyone).finite:
-        findings.add("warning", "far ratios", "no finite number where policies are 20 nats apart; bound the ratio")
+        yield "finite", ()
+        if not bound.spec.every_row:
+            yield "no advantage", _no_advantage(bound, tokens)
+        yield "padding", _padding(bound, tokens, reference)
+        yield "other completions", _other_rows(bound, tokens, reference)
+        yield "float64", _precision(bound, tokens, reference)
+    yield "direction", _direction(bound, own, _gradients(bound, own, everyone))
+    what = (
+        "a completion that is cut into rows, as an agent's is, costs something else. Use sequence_sum, sequence_mean "
+        "and sequence_length; runs with such completions refuse it"
+    )
+    yield "rows of a completion", [] if takes_rows(bound) else [Complaint(what, "note")]
+    far = "no finite number where policies are 20 nats apart; bound the ratio"
+    bounded = _gradients(bound, _tokens(bound, apart=20.0), everyone).finite
+    yield "far ratios", [] if bounded else [Complaint(far, "warning")]
 
 
 def _tokens(bound: BoundLoss, apart: float) -> Tokens:
@@ -115,19 +108,13 @@ def _alike(first: _Gradients, second: _Gradients, where: Callable[[torch.Tensor]
     )
 
 
-def _no_advantage(bound: BoundLoss, findings: Findings, tokens: Tokens) -> None:
+def _no_advantage(bound: BoundLoss, tokens: Tokens) -> Iterator[str]:
     """Checks that completions without an advantage have no gradient: the trainer leaves them out."""
-    if bound.spec.every_row:
-        return
-    findings.tried("no advantage")
     without = _gradients(bound, replace(tokens, advantages=torch.zeros_like(tokens.advantages)), _counts(tokens))
     beside = _gradients(bound, tokens, _counts(tokens))  # whose last completion has none, beside others that have one
     if without.logps.any() or without.entropies.any() or beside.logps[-1].any() or beside.entropies[-1].any():
-        findings.add(
-            "error",
-            "no advantage",
-            "completions without an advantage have a gradient, and the trainer leaves them out. Declare every_row=True",
-        )
+        what = "completions without an advantage have a gradient, and the trainer leaves them out"
+        yield f"{what}. Declare every_row=True"
 
 
 def _changed(tokens: Tokens, change: Callable[[str, torch.Tensor], torch.Tensor]) -> Tokens:
@@ -135,9 +122,8 @@ def _changed(tokens: Tokens, change: Callable[[str, torch.Tensor], torch.Tensor]
     return replace(tokens, **{name: change(name, tensor) for name, tensor in tensors.items() if tensor is not None})
 
 
-def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
+def _padding(bound: BoundLoss, tokens: Tokens, reference: _Gradients) -> Iterator[str]:
     """Checks that neither the width of the padding nor the values in it change the loss."""
-    findings.tried("padding")
     fill = {"mask": 0, "logps": -4.0, "old_logps": -9.0, "importance": 1.0, "entropies": 5.0}
 
     def wider(name: str, values: torch.Tensor) -> torch.Tensor:
@@ -147,19 +133,17 @@ def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _G
     if not torch.isclose(moved.loss, reference.loss, rtol=1e-9) or not _alike(
         moved, reference, lambda it: it[:, :_WIDTH][tokens.mask == 1]
     ):
-        findings.add("error", "padding", "more padding changes the loss. Divide sums over tokens by those of the mask")
+        yield "more padding changes the loss. Divide sums over tokens by those of the mask"
 
 
-def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
+def _other_rows(bound: BoundLoss, tokens: Tokens, reference: _Gradients) -> Iterator[Complaint]:
     """Checks that a completion's gradient does not depend on the others of its forward pass."""
-    findings.tried("other completions")
     for kept in ([0, 1], [3, 2]):
         alone = _gradients(bound, _changed(tokens, partial(_rows, kept)), _counts(tokens))
         same = _Gradients(reference.loss, reference.logps[kept], reference.entropies[kept])
         if not _alike(alone, same, lambda it: it):
-            severity: Severity = "note" if bound.spec.every_row else "error"  # it says that it looks at all
             what = "a completion's gradient depends on what else is in its forward pass"
-            findings.add(severity, "other completions", what)
+            yield Complaint(what, "note" if bound.spec.every_row else "error")  # it says that it looks at all
             return
 
 
@@ -167,20 +151,18 @@ def _rows(kept: list[int], name: str, values: torch.Tensor) -> torch.Tensor:
     return values[kept]
 
 
-def _precision(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
-    findings.tried("float64")
+def _precision(bound: BoundLoss, tokens: Tokens, reference: _Gradients) -> Iterator[str]:
     single = _changed(tokens, lambda name, values: values.float() if values.is_floating_point() else values)
     rounded = _gradients(bound, single, _counts(tokens))
     if not torch.allclose(rounded.logps.double(), reference.logps, rtol=1e-3, atol=1e-5):
-        findings.add("error", "float64", "gradients in float32 are not those in float64")
+        yield "gradients in float32 are not those in float64"
 
 
-def _direction(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
+def _direction(bound: BoundLoss, tokens: Tokens, reference: _Gradients) -> Iterator[str | Complaint]:
     """Checks that a positive advantage makes the policy's own tokens more probable, and a negative one less."""
-    findings.tried("direction")
     for row, worth in enumerate(tokens.advantages.tolist()):
         gradient = reference.logps[row, : _LENGTHS[row]]
         if worth and (gradient * worth > 0).any():
-            findings.add("error", "direction", "a token of a better completion becomes less probable, or the reverse")
+            yield "a token of a better completion becomes less probable, or the reverse"
         elif worth and not gradient.any() and not bound.spec.every_row:  # which may choose among completions
-            findings.add("warning", "direction", "a completion with an advantage has no gradient at all")
+            yield Complaint("a completion with an advantage has no gradient at all", "warning")

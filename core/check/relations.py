@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from grpo.core.check import texts as check_texts
 from grpo.core.check.answers import Example, Slot, answer_column, find_slot
 from grpo.core.check.executors import check_executors
-from grpo.core.check.report import Findings, Severity
-from grpo.core.check.scores import Bound, ExampleResult, note_failure, score_examples
-from grpo.core.scoring.scorer import Scorer
+from grpo.core.check.report import Severity
+from grpo.core.check.scores import Check, ExampleResult
 from grpo.plugins.rubric import RubricSpec
-from grpo.plugins.types import Isolation
 
 _MOST_GOLDS = 8
 _MOST_IN_ROOMS = 24
@@ -34,22 +32,20 @@ class Gold:
 
 
 class Relations:
-    """Checks one plugin; `isolation` is where the scorer runs it."""
+    """Tries the relations of one plugin."""
 
-    def __init__(self, bound: Bound, scorer: Scorer, findings: Findings, isolation: Isolation) -> None:
-        self._bound = bound
-        self._scorer = scorer
-        self._findings = findings
-        self._isolation = isolation
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._findings = check.findings
         self._lowest = 0.0
         self._claims = False
         self._enlarged = False
         self._serious: Severity = "warning"
 
-    def check(self, golds: Sequence[tuple[Example, float]], others: Sequence[Example], answer: str | None) -> None:
+    def try_all(self, golds: Sequence[tuple[Example, float]], others: Sequence[Example], answer: str | None) -> None:
         """Tries all relations on the gold examples; `answer` is the gold's column, None to find it out."""
         examples = [example for example, _ in golds]
-        spec = self._bound.spec
+        spec = self._check.bound.spec
         columns = list(examples[0].row) if spec.any_column else [column.name for column in spec.columns]
         column = answer or answer_column(examples, columns)
         self._claims = column is not None
@@ -77,11 +73,11 @@ class Relations:
             if self._claims and result.reaches(kept[0].score):
                 self._findings.add("error", relation, f"it {result}, as high as the gold", example.text[:60])
         self._columns(kept[0], column)
-        if self._bound.grouped:  # its groups are compared in every executor, by check_groups
+        if self._check.bound.grouped:  # its groups are compared in every executor, by check_groups
             return
         derived = [example for _, example in check_texts.layout_forms(kept[0].example)]
         sample = [*examples, *others, *derived][:_MOST_IN_ROOMS]
-        check_executors(self._bound, sample, score_examples(self._scorer, sample), self._findings, self._isolation)
+        check_executors(self._check, sample, self._check.score(sample))
 
     def _say_what_is_left_out(self, golds: Sequence[Example], columns: Sequence[str], column: str | None) -> None:
         if column is None and columns:
@@ -117,7 +113,7 @@ class Relations:
         if larger is None:
             return
         # A reward that looks at more than the answer, such as the working, need not like the larger number.
-        [base] = score_examples(self._scorer, [larger.example])
+        base = self._check.score_one(larger.example)
         if base.reaches(gold.score):
             self._enlarged = True
             self._alike(check_texts.answer_forms(larger), gold.score)
@@ -135,7 +131,7 @@ class Relations:
             above = result
         self._findings.tried("wrong >= silence")
         (_, example), wrong = scored[-1]
-        [silent] = score_examples(self._scorer, [Example("", example.row)])
+        silent = self._check.score_one(Example("", example.row))
         if wrong.value is not None and silent.value is not None and not wrong.reaches(silent.value):
             what = f"a wrong answer {wrong}, and silence {silent}"
             self._findings.add("warning", "wrong >= silence", what, example.text)
@@ -147,18 +143,18 @@ class Relations:
                 self._findings.add(self._serious, relation, what, example.text)
 
     def _columns(self, gold: Gold, column: str | None) -> None:
-        spec, example = self._bound.spec, gold.example
+        spec, example = self._check.bound.spec, gold.example
         required = [(known.name, known.names) for known in spec.columns if known.required]
         for name, names in [(name, (name,)) for name in example.row] if spec.any_column else required:
             self._findings.tried("missing column")
             rest = {key: value for key, value in example.row.items() if key not in names}
-            [result] = score_examples(self._scorer, [Example(example.text, rest)])
+            result = self._check.score_one(Example(example.text, rest))
             if result.kind == "score" and (not spec.any_column or not result.reaches(gold.score)):
                 what = f"without the column '{name}' it {result}; it must fail"
                 self._findings.add("error", "missing column", what, example.text)
         if column is not None and column in example.row:
             self._findings.tried("unusable gold")
-            [result] = score_examples(self._scorer, [Example(example.text, {**example.row, column: None})])
+            result = self._check.score_one(Example(example.text, {**example.row, column: None}))
             if result.reaches(gold.score):
                 # Of a rubric, components that read no gold may rightly carry the score when those that do abstain; and
                 # what scores rows without the column may rightly score this one.
@@ -176,12 +172,11 @@ class Relations:
             self._findings.add("warning" if small else "error", relation, what, example.text)
 
     def _scored(self, texts: Iterable[check_texts.Named]) -> list[tuple[check_texts.Named, ExampleResult]]:
-        """Scores derived texts; a failure is a finding, since no text of a policy may crash a plugin."""
+        """Scores derived texts, each of which a policy may write."""
         named = list(texts)
-        scored = list(zip(named, score_examples(self._scorer, [example for _, example in named]), strict=True))
-        for (relation, example), result in scored:
+        scored = list(zip(named, self._check.score_written([example for _, example in named]), strict=True))
+        for (relation, _), result in scored:
             self._findings.tried(relation)
-            note_failure(self._findings, result, example)
-            if result.kind == "abstain" and self._bound.spec.kind == "verifier" and not result.reason:
+            if result.kind == "abstain" and self._check.bound.spec.kind == "verifier" and not result.reason:
                 self._findings.add("error", "undecided with a reason", "it is undecided and does not say why")
         return scored

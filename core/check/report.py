@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from grpo.core.text.printable import counted, one_line
 from grpo.plugins._spec.binding import Bound, BoundSession
@@ -21,6 +21,20 @@ QUIRKS = frozenset((
 """Relations of what a text is worth, which a published text may break; all others are about how a plugin works."""
 
 _WIDTH = 100
+
+
+class Complaint(NamedTuple):
+    """What does not hold of a relation."""
+
+    message: str  # what was expected and what came
+    severity: Severity = "error"
+    example: str | None = None  # what it was tried on
+
+
+Complaints = Iterable[str | Complaint]
+"""What does not hold of one relation; a text alone is an error."""
+Tried = Iterator[tuple[str, Complaints]]
+"""The relations that are tried, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +113,7 @@ class Findings:
     def __init__(self, *, as_published: bool = False) -> None:
         self._as_published = as_published
         self._tried: dict[str, None] = {}
-        self._first: dict[tuple[Severity, str], Finding] = {}
-        self._more: dict[tuple[Severity, str], int] = {}
+        self._found: dict[tuple[Severity, str], list[Finding]] = {}
         self._not_tried: dict[str, None] = {}
         self._facts: list[str] = []
 
@@ -112,27 +125,38 @@ class Findings:
         """Notes what is not tried, and why."""
         self._not_tried[what] = None
 
-    def tried(self, relation: str) -> None:
+    def tried(self, relation: str, complaints: Complaints = ()) -> None:
+        """Notes that a relation is tried, and what does not hold of it."""
         self._tried[relation] = None
+        for complaint in complaints:
+            message, severity, example = Complaint(complaint) if isinstance(complaint, str) else complaint
+            self.add(severity, relation, message, example)
 
     def add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
         """Notes that a relation does not hold."""
         self.tried(relation)
         if self._as_published and relation in QUIRKS and severity != "note":
             severity, message = "note", f"as published, {message}"
-        key = (severity, relation)
-        if key in self._first:
-            self._more[key] = self._more.get(key, 0) + 1
-        else:
-            shown = "" if example is None else repr(example[:300])
-            self._first[key] = Finding(severity, relation, message, shown)
+        shown = "" if example is None else repr(example[:300])
+        self._found.setdefault((severity, relation), []).append(Finding(severity, relation, message, shown))
 
     def report(self, plugin: str) -> Report:
         findings = []
-        for key in sorted(self._first, key=lambda key: SEVERITIES.index(key[0])):
-            finding, more = self._first[key], self._more.get(key, 0)
-            findings.append(replace(finding, message=f"{finding.message} (and {more} more)") if more else finding)
+        for first, *more in sorted(self._found.values(), key=lambda found: SEVERITIES.index(found[0].severity)):
+            findings.append(replace(first, message=f"{first.message} (and {len(more)} more)") if more else first)
         return Report(plugin, tuple(findings), tuple(self._tried), tuple(self._not_tried), tuple(self._facts))
+
+
+def report_on(bound: Bound, relations: Tried) -> Report:
+    """Tries relations of a plugin; what it raises is a finding too, and ends them."""
+    findings = Findings()
+    findings.tried("raises")
+    try:
+        for relation, complaints in relations:
+            findings.tried(relation, complaints)
+    except Exception as error:
+        findings.add("error", "raises", f"{type(error).__name__}: {error}")
+    return findings.report(title_of(bound))
 
 
 def title_of(bound: Bound | BoundSession) -> str:

@@ -20,11 +20,11 @@ from grpo.core.check.golds import find_golds, wanted
 from grpo.core.check.groups import check_groups
 from grpo.core.check.relations import Relations
 from grpo.core.check.report import Finding, Findings, Report, Severity, title_of
-from grpo.core.check.scores import Bound, placed, score_examples, with_options
+from grpo.core.check.scores import Bound, Check, placed, score_examples, with_options
 from grpo.core.check.trial import OWN_ROW, faults_of, own_completions
 from grpo.core.env.episodes import START_SECONDS, episodes_of
 from grpo.core.env.mixture import missing_columns, refuse_missing_columns
-from grpo.core.env.processes import starting_place, trial_processes
+from grpo.core.env.processes import starting_place
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
@@ -88,14 +88,15 @@ def _checked(bound: Bound, cases: Sequence[Case] | None, answer: str | None, env
         isolation = _safe_isolation(bound, scorer, matching or declared, findings)
         if isolation != "process":
             scorer = executors.enter_context(_scorer(bound, groups, isolation))
-        _check_cases(bound, scorer, groups, findings)
+        check = Check(bound, scorer, isolation, findings)
+        _check_cases(check, groups)
         if bound.grouped:
-            check_groups(bound, scorer, matching or declared, findings, isolation)
-        golds, others = find_golds(bound, scorer, declared, matching, answer, findings)
+            check_groups(check, matching or declared)
+        golds, others = find_golds(check, declared, matching, answer)
         if golds:
-            Relations(bound, scorer, findings, isolation).check(golds, others, answer)
+            Relations(check).try_all(golds, others, answer)
         if env is not None or not declared:
-            check_calls(placed(bound, isolation), scorer, env, findings)
+            check_calls(check, env)
     return findings.report(title_of(bound))
 
 
@@ -135,9 +136,8 @@ def _scorer(bound: Bound, groups: Mapping[str, tuple[Bound, list[Case]]], isolat
     return Scorer([placed(bound, isolation), *others], workers=1, retries=0)
 
 
-def _check_cases(
-    bound: Bound, scorer: Scorer, groups: Mapping[str, tuple[Bound, list[Case]]], findings: Findings
-) -> None:
+def _check_cases(check: Check, groups: Mapping[str, tuple[Bound, list[Case]]]) -> None:
+    bound, findings = check.bound, check.findings
     if not groups:
         severity: Severity = "note" if bound.options else "warning"
         what = "it declares no cases for these options" if bound.options else f"it declares no cases{_add_cases(bound)}"
@@ -147,7 +147,7 @@ def _check_cases(
     for name, (_, group) in groups.items():
         examples = [example for number, case in enumerate(group) for example in _examples(case, number)]
         expected = [expect for case in group for expect in case.expected]
-        for example, expect, got in zip(examples, expected, score_examples(scorer, examples, name), strict=True):
+        for example, expect, got in zip(examples, expected, score_examples(check.scorer, examples, name), strict=True):
             if not got.same(wanted(expect)):
                 due = "it to abstain" if expect is None else f"{expect}"
                 findings.add("error", "cases", f"expected {due}, but it {got}", example.text)
@@ -181,8 +181,9 @@ def _examples(case: Case, number: int) -> list[Example]:
     return [Example(text, case.row, number if case.several else None) for text in case.texts]
 
 
-def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Findings) -> None:
-    """Calls the plugin on rows of `env`, of its own or of the default one, and reports failures and constant scores."""
+def check_calls(check: Check, env: str | None) -> None:
+    """Calls the plugin on rows of `env`, of its own or of the default one, and notes what fails or never differs."""
+    bound, findings = check.bound, check.findings
     host = Host.discover()
     own = _own_env(bound, host)
     source = host.env(env or own or DEFAULT_ENV).settled()
@@ -191,7 +192,7 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
     if env is not None:
         refuse_missing_columns(episodes[0], [bound])
     lacking = missing_columns(bound, episodes[0].row)
-    completions = [] if lacking else answered(source, episodes, START_SECONDS, trial_processes(source, 0))
+    completions = [] if lacking else answered(source, episodes, START_SECONDS)
     made_up = not (env or own or missing_columns(bound, OWN_ROW)) and _reads_texts(bound)
     completions += own_completions() if made_up else []
     absent = f"the rows of env '{source.name}' lack the column{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}"
@@ -204,7 +205,7 @@ def check_calls(bound: Bound, scorer: Scorer, env: str | None, findings: Finding
     if lacking:
         findings.add("warning", "columns", f"{absent}, so it was called on a made-up row alone. {other}")
     findings.tried("calls")
-    for fault in faults_of(bound, scorer, completions):
+    for fault in faults_of(placed(bound, check.isolation), check.scorer, completions):
         findings.add(fault.severity, "calls", fault.message, fault.example)
 
 

@@ -49,21 +49,44 @@ class ExampleResult:
         return "abstained" if self.value is None else f"scored {self.value:g}"
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A reward or verifier under check."""
+
+    bound: Bound
+    scorer: Scorer  # whose first plugin it is
+    isolation: Isolation  # where the scorer runs it
+    findings: Findings
+
+    def score(self, examples: Sequence[Example]) -> list[ExampleResult]:
+        return score_examples(self.scorer, examples) if examples else []
+
+    def score_one(self, example: Example) -> ExampleResult:
+        [result] = self.score([example])
+        return result
+
+    def score_written(self, examples: Sequence[Example]) -> list[ExampleResult]:
+        """Scores texts that a policy may write, none of which may crash a plugin: a failure is a finding."""
+        results = self.score(examples)
+        for example, result in zip(examples, results, strict=True):
+            self.findings.tried("no crash")
+            if result.kind == "failure":
+                relation = "range" if "outside its range" in (result.reason or "") else "no crash"
+                message = f"a policy may write this text, and it {result}"
+                self.findings.add("error", relation, message, example.text[:200])
+        return results
+
+
 def placed(bound: Bound, isolation: Isolation) -> Bound:
     """Returns the plugin to be run in another executor; of a rubric, every component."""
-    if isinstance(bound.spec, RubricSpec):
-        return replace(bound, spec=_placed_rubric(bound.spec, isolation))
-    return replace(bound, spec=replace(bound.spec, isolation=isolation))  # type: ignore[arg-type]
+    return replace(bound, spec=_placed(bound.spec, isolation))
 
 
-def _placed_rubric(spec: RubricSpec, isolation: Isolation) -> RubricSpec:
-    parts = []
-    for component in spec.components:
-        inner = component.spec
-        if isinstance(inner, RubricSpec):
-            inner = _placed_rubric(inner, isolation)
-        parts.append(replace(component, reward=replace(inner, isolation=isolation)))
-    return replace(spec, components=tuple(parts), isolation=isolation)
+def _placed(spec: Any, isolation: Isolation) -> Any:
+    if isinstance(spec, RubricSpec):
+        parts = (replace(component, reward=_placed(component.spec, isolation)) for component in spec.components)
+        spec = replace(spec, components=tuple(parts))
+    return replace(spec, isolation=isolation)
 
 
 def with_options(bound: Bound, options: Mapping[str, Any]) -> Bound:
@@ -140,13 +163,6 @@ def units_of(examples: Sequence[Example]) -> list[list[int]]:
     for place, example in enumerate(examples):
         units.setdefault(("alone", place) if example.group is None else example.group, []).append(place)
     return list(units.values())
-
-
-def note_failure(findings: Findings, result: ExampleResult, example: Example) -> None:
-    findings.tried("no crash")
-    if result.kind == "failure":
-        relation = "range" if "outside its range" in (result.reason or "") else "no crash"
-        findings.add("error", relation, f"a policy may write this text, and it {result}", example.text[:200])
 
 
 def _result(result: Outcome | Judgement) -> ExampleResult:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from grpo.core.check.attacks.sessions import NoteFinding, SessionAttack, all_session_attacks
+from grpo.core.check.attacks.sessions import SessionAttack, all_session_attacks
 from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report, title_of
 from grpo.plugins._bound import bound_of
@@ -37,7 +37,7 @@ def check_session(
         check = _Check(pool, findings)
         check.all()
         for attack in all_session_attacks() if attacks is None else attacks:
-            check.attempt(f"attack: {attack.name}", attack.needs, partial(attack.tried, pool))
+            check.attempt(f"attack: {attack.name}", attack.needs, attack.tried)
 
     try_pool(bound.make, SessionPool, use, findings)
     return findings.report(title_of(bound))
@@ -49,7 +49,7 @@ class _Check:
         self._capable = dict(pool.capabilities())
 
     def all(self) -> None:
-        checks: tuple[tuple[str, str, Callable[[Session, NoteFinding], None]], ...] = (
+        checks: tuple[tuple[str, str, Callable[[Session], Iterator[str]]], ...] = (
             ("commands", "", _commands),
             ("files", "", _files),
             ("servers", "", _servers),
@@ -59,29 +59,29 @@ class _Check:
             ("ports", "port", _ports),
         )
         for relation, needs, check in checks:
-            self.attempt(relation, needs, partial(self._in_session, check))
+            self.attempt(relation, needs, partial(_in_session, check))
 
-    def attempt(self, relation: str, needs: str, check: Callable[[NoteFinding], None]) -> None:
+    def attempt(self, relation: str, needs: str, check: Callable[[SessionPool], Iterator[str]]) -> None:
         """Runs a check, unless the pool lacks the capability that it needs; whatever it raises is a finding."""
         if needs and not self._capable.get(needs):
             self._findings.not_tried(f"{relation}: these sessions have no {needs}")
             return
-        self._findings.tried(relation)
         try:
-            check(lambda line: self._findings.add("error", relation, line))
+            self._findings.tried(relation, check(self._pool))
         except Exception as error:
             self._findings.add("error", relation, f"it raised {type(error).__name__}: {error}")
 
-    def _in_session(self, check: Callable[[Session, NoteFinding], None], note_finding: NoteFinding) -> None:
-        session = self._pool.open(_JOB)
-        try:
-            check(session, note_finding)
-        finally:
-            session.close()
-            session.close()  # twice is allowed
+
+def _in_session(check: Callable[[Session], Iterator[str]], pool: SessionPool) -> Iterator[str]:
+    session = pool.open(_JOB)
+    try:
+        yield from check(session)
+    finally:
+        session.close()
+        session.close()  # twice is allowed
 
 
-def _commands(session: Session, note_finding: NoteFinding) -> None:
+def _commands(session: Session) -> Iterator[str]:
     expected: tuple[tuple[str, list[str], int, bytes], ...] = (
         ("the working directory", ["pwd"], 0, f"{session.directory}\n".encode()),
         ("HOME", ["sh", "-c", "echo $HOME"], 0, f"{session.home}\n".encode()),
@@ -92,65 +92,65 @@ def _commands(session: Session, note_finding: NoteFinding) -> None:
     for name, argv, code, stdout in expected:
         left = session.run(argv, timeout=_PATIENCE)
         if (left.code, left.stdout) != (code, stdout):
-            note_finding(f"{name}: expected {code} {stdout!r}, got {_words(left)}")
+            yield f"{name}: expected {code} {stdout!r}, got {_words(left)}"
     left = session.run(["sh", "-c", "cat; echo $X >&2"], stdin=b"in\0\xff", env={"X": "é"}, timeout=_PATIENCE)
     if (left.stdout, left.stderr) != (b"in\0\xff", "é\n".encode()):
-        note_finding(f"input and a variable: {_words(left)}")
+        yield f"input and a variable: {_words(left)}"
     left = session.run(["sh", "-c", "head -c 3000 /dev/zero"], timeout=_PATIENCE)
     if len(left.stdout) != _LIMITS.output_bytes or left.omitted != 3000 - _LIMITS.output_bytes:
-        note_finding(f"output over its limit: {len(left.stdout)} bytes kept and {left.omitted} omitted of 3000")
+        yield f"output over its limit: {len(left.stdout)} bytes kept and {left.omitted} omitted of 3000"
     left = session.run(["no-such-program"], timeout=_PATIENCE)
     if left.code is not None or not left.problem:
-        note_finding(f"a program that is not there: {_words(left)}")
+        yield f"a program that is not there: {_words(left)}"
     left = session.run(["sh", "-c", "env"], timeout=_PATIENCE)
     if b"GRPO_CANARY" in left.stdout:
-        note_finding("programs see the variables of the host")
+        yield "programs see the variables of the host"
 
 
-def _files(session: Session, note_finding: NoteFinding) -> None:
+def _files(session: Session) -> Iterator[str]:
     left = session.run(["sh", "-c", "cat a/b.txt ~/c.txt; echo new > d; chmod 755 d; ln -s /etc/passwd l"])
     if left.stdout != b"x\ny\n":
-        note_finding(f"the files of the job: {_words(left)}")
+        yield f"the files of the job: {_words(left)}"
     session.write("e/f.bin", bytes(range(256)) * 4096)
     if session.read("e/f.bin") != bytes(range(256)) * 4096 or session.read(f"{session.directory}/d") != b"new\n":
-        note_finding("a file that was written is not read as it was")
+        yield "a file that was written is not read as it was"
     for path in ("nothing", "e", "/proc/self/environ"):
         try:
             session.read(path)
-            note_finding(f"reading {path!r} raises no SessionError")
+            yield f"reading {path!r} raises no SessionError"
         except SessionError:
             pass
     with session.tar() as packed, tarfile.open(fileobj=io.BytesIO(packed.read())) as archive:
         names = {name.removeprefix("./").partition("/")[2] for name in archive.getnames()}
         links = {entry.name.rpartition("/")[2]: entry.linkname for entry in archive if entry.issym()}
     if not {"a/b.txt", "d", "e/f.bin"} <= names or links.get("l") != "/etc/passwd":
-        note_finding(f"the archive has {sorted(names)} and the links {links}")
+        yield f"the archive has {sorted(names)} and the links {links}"
 
 
-def _servers(session: Session, note_finding: NoteFinding) -> None:
+def _servers(session: Session) -> Iterator[str]:
     process = session.start(["cat"])
     try:
         if not isinstance(process, Process):
-            note_finding(f"start returned {with_article(type(process).__name__)}, which is not a Process")
+            yield f"start returned {with_article(type(process).__name__)}, which is not a Process"
         process.stdin.write(b"one\n")
         if process.stdout.read(4) != b"one\n" or process.wait(0.0) is not None:
-            note_finding("a started program does not answer and go on")
+            yield "a started program does not answer and go on"
         process.stdin.close()
         if process.wait(_PATIENCE) != 0:
-            note_finding("a started program does not end with its input")
+            yield "a started program does not end with its input"
     finally:
         process.close()
 
 
-def _time(session: Session, note_finding: NoteFinding) -> None:
+def _time(session: Session) -> Iterator[str]:
     left = session.run(["sh", "-c", "echo so far; sleep 600"], timeout=1.0)
     if not left.timed_out or left.stdout != b"so far\n":
-        note_finding(f"a command over its time: {_words(left)}")
+        yield f"a command over its time: {_words(left)}"
     if session.run(["echo", "on"], timeout=_PATIENCE).stdout != b"on\n":
-        note_finding("the session does not go on after a command over its time")
+        yield "the session does not go on after a command over its time"
 
 
-def _stop(session: Session, note_finding: NoteFinding) -> None:
+def _stop(session: Session) -> Iterator[str]:
     marked = "grep -l stays-after-a-stop /proc/[0-9]*/environ 2>/dev/null | wc -l"
     session.run(
         ["sh", "-c", "echo kept > kept; (M=stays-after-a-stop setsid sleep 600 &) ; sleep 0.1"], timeout=_PATIENCE
@@ -159,10 +159,10 @@ def _stop(session: Session, note_finding: NoteFinding) -> None:
     session.stop()
     left = session.run(["sh", "-c", f"cat kept; {marked}"], timeout=_PATIENCE)
     if left.stdout.split() != [b"kept", b"0"] or before.stdout.strip() != b"1":
-        note_finding(f"a file and programs after a stop: {_words(left)}; programs before: {_words(before)}")
+        yield f"a file and programs after a stop: {_words(left)}; programs before: {_words(before)}"
 
 
-def _snapshot(session: Session, note_finding: NoteFinding) -> None:
+def _snapshot(session: Session) -> Iterator[str]:
     session.run(["sh", "-c", "echo 1 > state; mkdir -p deep/er; ln -s state link; echo h > ~/h; echo t > /tmp/t"])
     kept = session.snapshot()
     session.run(["sh", "-c", "echo 2 > state; rm -r deep"], timeout=_PATIENCE)
@@ -171,10 +171,10 @@ def _snapshot(session: Session, note_finding: NoteFinding) -> None:
         copies[0].write("state", b"3\n")
         texts = [each.run(["sh", "-c", "cat state link ~/h /tmp/t; ls deep"]).stdout for each in (*copies, session)]
         if texts != [b"3\n3\nh\nt\ner\n", b"1\n1\nh\nt\ner\n", b"2\n2\nh\nt\n"]:
-            note_finding(f"two forks and the session that goes on: {texts}")
+            yield f"two forks and the session that goes on: {texts}"
         try:
             session.fork("no such snapshot")
-            note_finding("a fork of no snapshot raises no SessionError")
+            yield "a fork of no snapshot raises no SessionError"
         except SessionError:
             pass
     finally:
@@ -182,7 +182,7 @@ def _snapshot(session: Session, note_finding: NoteFinding) -> None:
             copy.close()
 
 
-def _ports(session: Session, note_finding: NoteFinding) -> None:
+def _ports(session: Session) -> Iterator[str]:
     import urllib.request
 
     session.write("index.html", b"page")
@@ -191,7 +191,7 @@ def _ports(session: Session, note_finding: NoteFinding) -> None:
         server.stdout.read(7)  # "Serving": it listens
         with urllib.request.urlopen(f"http://{session.port(8123)}/index.html", timeout=_PATIENCE) as answer:
             if answer.read() != b"page":
-                note_finding("a server of the session answers something else")
+                yield "a server of the session answers something else"
     finally:
         server.close()
 

@@ -18,7 +18,7 @@ from grpo.core.cli import options
 from grpo.core.cli.bar import progress_bar
 from grpo.core.cli.flags import table_of
 from grpo.core.scoring.tally import verdict_counts
-from grpo.core.text.printable import counted, encodable, printable
+from grpo.core.text.printable import aligned, counted, encodable, printable
 from grpo.plugins.errors import RunError, UsageError
 from grpo.plugins.host import Host
 
@@ -220,8 +220,7 @@ def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
         counts = outcome_counts(measurement, name)
         verdicts = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         table.append(_line(name, estimate, verdicts))
-    widths = [max(len(row[column]) for row in table) for column in range(4)]
-    lines += ["  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in table]
+    lines += aligned(table)
     completions = evaluation.completions
     cut = sum(completion.finish_reason == "length" for completion in completions)
     mean = sum(len(completion.token_ids) for completion in completions) / len(completions)

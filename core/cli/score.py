@@ -22,8 +22,8 @@ import click
 from grpo.core.scoring.recorded_run import is_recorded, read_recorded
 from grpo.core.scoring.rows import RecordedRow, begun, group_columns, groups_of, numbered, read_rows, read_table
 from grpo.core.scoring.scorer import Scorer
-from grpo.core.scoring.tally import ScoreTally, table
-from grpo.core.text.printable import counted, one_line
+from grpo.core.scoring.tally import ScoreTally
+from grpo.core.text.printable import aligned, counted, one_line
 from grpo.plugins.errors import DatasetError, PluginError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
@@ -109,7 +109,8 @@ def score(
 
         def summary() -> str:
             heading = ("reward", "rows", "mean", "std", "abstain", "failure")
-            return "".join(notes) + table(heading, [(name, *tally.cells()) for name, tally in tallies.items()])
+            rows = [heading, *((name, *tally.cells()) for name, tally in tallies.items())]
+            return "".join(notes) + "\n".join(aligned(rows, right=True))
 
         with Scorer(bound, workers=workers) as scorer:
             _stream(scorer, add, summary, source, target, stdout, summary_only, opened, gather if grouped else None)
@@ -151,7 +152,7 @@ def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, 
         def summary() -> str:
             columns = ("ok", "not ok", "undecided", "failure")
             cells = (bound.name, str(tally.total()), *(str(tally[column]) for column in columns))
-            counts = table(("verifier", "rows", *columns), [cells])
+            counts = "\n".join(aligned([("verifier", "rows", *columns), cells], right=True))
             if not summary_only or not refused:
                 return counts
             return "\n  ".join([f"{counts}\n\nthe first rows that were not accepted:", *refused])

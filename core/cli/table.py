@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import click
 
+from grpo.core.text.printable import aligned
+
 LEAST = 30  # characters that a long column needs to stand beside the others
 GAP = 2
 INDENT = 4
@@ -28,10 +30,8 @@ def print_table(
     `long`: columns that may be wrapped. `unless_alike`: columns that a terminal omits where all rows have the same
     text. `under`: a column whose texts are titles on a terminal, each over the rows that follow with the same text.
     """
-    widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     if not sys.stdout.isatty():
-        for row in [headings, *rows]:
-            click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+        click.echo("\n".join(aligned([headings, *rows])))
         return
     from rich.console import Console
     from rich.padding import Padding
@@ -47,6 +47,7 @@ def print_table(
             table.add_row(*(line[column] for column in numbers))
         return table
 
+    widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
     console = Console(highlight=False)
     idle = [at for at in unless_alike if len({row[at] for row in rows}) == 1]
     shown = [at for at in range(len(headings)) if at not in idle and at != under]

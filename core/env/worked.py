@@ -73,7 +73,7 @@ def _side_by_side(envs: EnvBatch, wanted: Sequence[Wanted], cuts: bool) -> list[
             done[number].tools = started
     for turn in range(max((len(actions) for _, actions in wanted), default=0)):
         going = {n: actions[turn] for n, (_, actions) in enumerate(wanted) if turn < len(actions) and not done[n].ended}
-        _turn(envs, wanted, done, going)
+        play_turn(envs, {n: (wanted[n][0], action, done[n]) for n, action in going.items()})
     if cuts:
         ends: dict[int, Call] = {
             number: partial(cut_off, played.turns[-1].tool_answer is not None)
@@ -88,10 +88,11 @@ def _side_by_side(envs: EnvBatch, wanted: Sequence[Wanted], cuts: bool) -> list[
     return done
 
 
-def _turn(envs: EnvBatch, wanted: Sequence[Wanted], done: Sequence[Worked], actions: Mapping[int, Action]) -> None:
+def play_turn(envs: EnvBatch, turns: Mapping[int, tuple[Episode, Action, Worked]]) -> None:
+    """Plays one action in each of some episodes, by the number of its environment, and adds what came of it."""
     asked = {
-        n: checked(ToolCall(action["tool"], action["arguments"]), wanted[n][0].tools)
-        for n, action in actions.items()
+        n: checked(ToolCall(action["tool"], action["arguments"]), episode.tools)
+        for n, (episode, action, _) in turns.items()
         if not isinstance(action, str)
     }
     observations: dict[int, str] = {}
@@ -99,14 +100,17 @@ def _turn(envs: EnvBatch, wanted: Sequence[Wanted], done: Sequence[Worked], acti
         if not isinstance(answer, Raised):
             observations[number] = answer
         elif isinstance(answer.error, GrpoError) or answer.shared:
-            done[number].failed = answer
+            turns[number][2].failed = answer
         else:
             observations[number] = error_answer(explain(answer.error))
-    calls: dict[int, Call] = {n: partial(take_step, action) for n, action in actions.items() if isinstance(action, str)}
+    calls: dict[int, Call] = {
+        n: partial(take_step, action) for n, (_, action, _) in turns.items() if isinstance(action, str)
+    }
     calls |= {number: partial(tell_of_calls, "", [asked[number]], [text]) for number, text in observations.items()}
     answers: Mapping[int, Any] = envs.call(calls)
     for number, answer in answers.items():
+        _, action, worked = turns[number]
         if isinstance(answer, Raised):
-            done[number].failed = answer
+            worked.failed = answer
         else:
-            done[number].turns.append(WorkedTurn(actions[number], observations.get(number), answer))
+            worked.turns.append(WorkedTurn(action, observations.get(number), answer))

@@ -16,16 +16,16 @@ from typing import Any
 
 import grpo
 from grpo.core.check.gold.solutions import answered, completion_of
-from grpo.core.env.episodes import Episode
+from grpo.core.env.episodes import Action, Episode
 from grpo.core.env.processes import place_of_envs, trial_processes
-from grpo.core.env.step import StepAnswer, cut_off, take_step, tell_of_calls
-from grpo.core.env.threads import Call, Raised
-from grpo.core.env.tools import Schema, ToolCall, checked, error_answer
-from grpo.core.env.worked import Worked, WorkedTurn
+from grpo.core.env.step import StepAnswer, cut_off
+from grpo.core.env.threads import Raised
+from grpo.core.env.tools import Schema
+from grpo.core.env.worked import Worked, play_turn
 from grpo.core.scoring.outcome import Outcome, explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
-from grpo.plugins.errors import GrpoError, UsageError
+from grpo.plugins.errors import UsageError
 from grpo.plugins.types import Completion
 
 
@@ -96,47 +96,32 @@ class ServedEnv:
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Answer:
         """Calls a tool of the environment."""
-        if self._episode is None:
-            return _NO_TASK
-        call = checked(ToolCall(name, arguments), self.schemas)
-        answer = self._envs.use({self._number: call})[self._number]
-        if isinstance(answer, Raised):
-            if isinstance(answer.error, GrpoError) or answer.shared:
-                return self._failed(answer)
-            answer = error_answer(explain(answer.error))
-        step = self._asked(partial(tell_of_calls, "", [call], [answer]))
-        if isinstance(step, Raised):
-            return self._failed(step)
-        self._worked.turns.append(WorkedTurn({"tool": name, "arguments": dict(arguments)}, answer, step))
-        over = step is not None or self._out_of_turns()
-        return self._ended(answer) if over else Answer(answer)
+        return self._played({"tool": name, "arguments": dict(arguments)})
 
     def submit(self, text: str) -> Answer:
         """Takes a turn of the policy: an answer, or a move."""
+        if self._episode is None or self._env.spec.played:
+            return self._played(text)
+        return self._scored(answered(self._episode, [text]), "")
+
+    def _played(self, action: Action) -> Answer:
         if self._episode is None:
             return _NO_TASK
-        if not self._env.spec.played:
-            return self._scored(answered(self._episode, [text]), "")
-        step = self._asked(partial(take_step, text))
-        if isinstance(step, Raised):
-            return self._failed(step)
-        assert step is not None
-        self._worked.turns.append(WorkedTurn(text, None, step))
-        over = step.ended or self._out_of_turns()
-        return self._ended(step.observation) if over else Answer(step.observation)
-
-    def _asked(self, call: Call) -> StepAnswer | Raised | None:
-        answer: StepAnswer | Raised | None = self._envs.call({self._number: call})[self._number]
-        return answer
-
-    def _out_of_turns(self) -> bool:
-        return len(self._worked.turns) >= self._env.spec.max_turns
+        worked = self._worked
+        play_turn(self._envs, {self._number: (self._episode, action, worked)})
+        if worked.failed is not None:
+            return self._failed(worked.failed)
+        turn = worked.turns[-1]
+        text = turn.answer.observation if turn.tool_answer is None and turn.answer else turn.tool_answer or ""
+        over = worked.ended or len(worked.turns) >= self._env.spec.max_turns
+        return self._ended(text) if over else Answer(text)
 
     def _ended(self, last: str) -> Answer:
         assert self._episode is not None
         turn = self._worked.turns[-1]
         if not self._worked.ended:
-            cut = self._asked(partial(cut_off, turn.tool_answer is not None))
+            calling = partial(cut_off, turn.tool_answer is not None)
+            cut: StepAnswer | Raised | None = self._envs.call({self._number: calling})[self._number]
             if isinstance(cut, Raised):
                 return self._failed(cut)
             self._worked.cut = cut

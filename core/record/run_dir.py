@@ -32,7 +32,7 @@ import shutil
 import stat
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -180,7 +180,7 @@ class Hold:
         self._file.close()
         self._file = self._locked()
 
-    def release(self) -> None:
+    def close(self) -> None:
         self._file.close()
 
     def _locked(self) -> IO[str]:
@@ -200,14 +200,9 @@ class Hold:
         return file
 
 
-@contextmanager
-def exclusive(run: RunDir) -> Iterator[Hold]:
+def exclusive(run: RunDir) -> closing[Hold]:
     """Holds the run directory for this process while the block runs. Raises UsageError if another process holds it."""
-    hold = Hold(run)
-    try:
-        yield hold
-    finally:
-        hold.release()
+    return closing(Hold(run))
 
 
 def in_use(run: RunDir) -> bool:

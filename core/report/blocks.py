@@ -11,14 +11,14 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from grpo.core.record.agent_calls import KEY, agent_of, depths
 from grpo.core.record.run_dir import read_rollouts
 from grpo.core.record.trained import TrainedRow, read_trained
-from grpo.core.report.agent_calls import split_info
 from grpo.core.report.index import Index
 from grpo.core.report.public import public_row
 from grpo.core.report.scan import Scan
@@ -34,6 +34,7 @@ RATIO_PARTS = 10_000  # of a nat
 LOWEST = -99.0
 TOKEN_SIZE = 8  # characters
 TOOLS = '"tool_calls"'
+FILES = "files"
 TokenValue = float | None  # a number of a token
 
 
@@ -185,6 +186,29 @@ class _Texts:
         self._blocks.append(packed_json(block))
         self.length += len(self._blocks[-1])
         self._rollouts, self._shared, self._prompts, self._pieces, self._size = [], {}, {}, {}, 0
+
+
+def split_info(info: str | None) -> tuple[dict[str, Any] | None, str | None]:
+    """Returns the episode in an info, without token ids, and the rest of the info; None for one of no agent.
+
+    Each call has a `depth` too, by which branches are indented, and the episode the files that changed.
+    """
+    if info is None or f'"{KEY}"' not in info:
+        return None, info
+    try:
+        value = json.loads(info)
+    except (ValueError, RecursionError):
+        return None, info
+    record = agent_of(value) if isinstance(value, dict) else None
+    if record is None:
+        return None, info
+    calls = [asdict(replace(call, new_ids=(), ids=())) for call in record.tree]
+    tree = [{**call, "depth": depth} for call, depth in zip(calls, depths(record.tree), strict=True)]
+    files = value.get(FILES)
+    named = files.items() if isinstance(files, dict) else ()
+    changed = {name: text for name, text in named if text is None or isinstance(text, str)}
+    episode = {**asdict(replace(record, tree=())), "tree": tree, FILES: changed}
+    return episode, json.dumps({name: own for name, own in value.items() if name not in (KEY, FILES)})
 
 
 def _hundredths(nats: float | None) -> int | None:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from grpo.core.record.agent_calls import KEY, agent_of
 from grpo.core.record.versions import LIBRARIES, plugin_locks
-from grpo.core.report.agent_calls import public_agent
 from grpo.core.text.secrets import names_secret, without_secrets
 
 HIDDEN = "(left out)"
@@ -118,7 +118,10 @@ def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
         return shown
     if not isinstance(info, dict):
         return shown
-    agent = public_agent(info, public_value)
+    agent = dict(info)
+    if agent_of(info) is not None:
+        printed = {name: public_value(info[KEY][name]) for name in ("stdout", "stderr", "refused")}
+        agent[KEY] = {**info[KEY], **printed}
     if "failure" in agent:
         agent["failure"] = public_value(agent["failure"])
     return shown if agent == info else {**shown, "info": json.dumps(agent)}

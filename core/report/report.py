@@ -12,12 +12,11 @@ from grpo.core.record.list import list_runs
 from grpo.core.record.run_dir import RunDir, open_run_dir, read_json, read_metrics, whole_file
 from grpo.core.report.alarms import Alarm, AlarmWatch, is_steady
 from grpo.core.report.blocks import PackedRollouts, pack_rollouts, packed_json
-from grpo.core.report.cases import cases_of
 from grpo.core.report.keep import choose
 from grpo.core.report.page import Named, page
 from grpo.core.report.public import public_value, public_versions
 from grpo.core.report.scan import Scan, recorded_steps
-from grpo.core.report.summary import arithmetic_of, rollouts_summary, summary_of
+from grpo.core.report.summary import arithmetic_of, cases_of, rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
 from grpo.core.scoring.recorded_run import own_outcomes, rollouts_of
 from grpo.core.scoring.rows import numbered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -65,6 +65,30 @@ def rollouts_summary(
         "cases": cases,
         "unseen": missing,
     }
+
+
+def cases_of(versions: Any) -> dict[str, dict[str, Any]]:
+    """Returns by reward what the page writes a `Case` with; a reward of whole completions has all columns."""
+    return {lock["name"]: _case(lock) for outer in plugin_locks(versions).values() for lock in _parts(outer)}
+
+
+def _parts(lock: Any) -> Iterator[Mapping[str, Any]]:
+    """Yields the lock of a reward and, of a rubric, those of its components at every depth."""
+    if isinstance(lock, Mapping) and lock.get("kind") == "reward" and isinstance(lock.get("name"), str):
+        yield lock
+        components = lock.get("components")
+        for component in components if isinstance(components, list) else ():
+            yield from _parts(component)
+
+
+def _case(lock: Mapping[str, Any]) -> dict[str, Any]:
+    options, given, columns = lock.get("options"), _names(lock.get("given")), _names(lock.get("columns"))
+    chosen = {name: options[name] for name in given or () if name in options} if isinstance(options, Mapping) else {}
+    return {"columns": columns, "options": repr(chosen) if chosen else None, "grouped": lock.get("scope") == "group"}
+
+
+def _names(value: Any) -> list[str] | None:
+    return value if isinstance(value, list) and all(isinstance(name, str) for name in value) else None
 
 
 def arithmetic_of(config: Mapping[str, Any]) -> str:

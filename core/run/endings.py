@@ -93,8 +93,7 @@ def finish(run_dir: RunDir, warned: Callable[[str], None]) -> bool:
     if not (run_dir.model / COMPLETE).is_file():
         seal(run_dir.model)
     draw_curves(run_dir, warned)
-    rows = read_metrics(run_dir)
-    write_state(run_dir, DONE, int(rows[-1]["step"]) if rows else 0)
+    set_state(run_dir, DONE, last_step(run_dir))
     return True
 
 
@@ -108,14 +107,10 @@ def draw_curves(run_dir: RunDir, warned: Callable[[str], None]) -> None:
         warned(f"{run_dir.plot} could not be drawn: {type(error).__name__}: {error}")
 
 
-def write_state(run_dir: RunDir, status: str, step: int) -> None:
-    """Notes how a run is doing, and since when."""
-    write_json(run_dir.state, {"status": status, "step": step, "updated": time.strftime("%Y-%m-%d %H:%M:%S")})
-
-
 def set_state(run_dir: RunDir, status: str, step: int) -> None:
+    """Notes how a run is doing, and since when."""
     if is_first():
-        write_state(run_dir, status, step)
+        write_json(run_dir.state, {"status": status, "step": step, "updated": time.strftime("%Y-%m-%d %H:%M:%S")})
 
 
 def lost_steps(run_dir: RunDir, step: int) -> str | None:

@@ -234,7 +234,7 @@ class _Job:
                 progress.warned,
                 [str(run_dir.path.resolve())],
             ) as agents,
-            Scoring(plan, progress.warned, str(run_dir.path)) as scoring,
+            closing(Scoring(plan, progress.warned, str(run_dir.path))) as scoring,
             closing(Parts(plan, self.host, run_dir, progress, self.hold, scoring)) as parts,
         ):
             held_out = HeldOut(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 import torch
 
@@ -35,10 +34,7 @@ VERIFIER_FAILED = "a verifier failed; the completions that it failed on are excl
 
 
 class Scoring(Part):
-    """The rewards and verifiers of one run; leaving the context stops the scorer's workers.
-
-    `run`: its directory, for messages.
-    """
+    """The rewards and verifiers of one run. `run`: its directory, for messages."""
 
     def __init__(self, plan: Plan, warned: Callable[[str], None], run: str = "RUN") -> None:
         self.scorer = Scorer([*plan.rewards, *plan.verifiers], retries=plan.config.failures.retries)
@@ -54,15 +50,8 @@ class Scoring(Part):
         self._stop_share = plan.config.failures.stop_share
         self._fault: str | None = None
 
-    def __enter__(self) -> Scoring:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
+        """Stops the scorer's workers."""
         self.scorer.close()
 
     def on_batch(self, batch: Batch) -> dict[str, float]:

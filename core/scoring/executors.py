@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.loop import LoopExecutor
@@ -18,20 +17,15 @@ from grpo.plugins._spec.signature import is_async
 _THREADS_PER_WORKER = 4
 
 
-class Elsewhere(Protocol):
-    """Runs the tasks of scorers, and outlives them."""
-
-    def submit(self, task: Task) -> None:
-        """Takes a task; its results are settled from any thread."""
-
-
-_elsewhere: ContextVar[Elsewhere | None] = ContextVar("where worker processes are", default=None)
+Submit = Callable[[Task], None]
+"""Takes a task, whose results are settled from any thread."""
+_elsewhere: ContextVar[Submit | None] = ContextVar("where worker processes are", default=None)
 
 
 @contextmanager
-def scoring_elsewhere(place: Elsewhere) -> Iterator[None]:
-    """Has the scorers that are made inside the block run there what is meant for processes and sandboxes."""
-    before = _elsewhere.set(place)
+def scoring_elsewhere(submit: Submit) -> Iterator[None]:
+    """Has the scorers that are made inside the block hand over what is meant for processes and sandboxes."""
+    before = _elsewhere.set(submit)
     try:
         yield
     finally:
@@ -53,7 +47,7 @@ class Executors:
             self._open()
         spec = task.caller.plugin.spec
         if self._elsewhere is not None and travels(task.caller):
-            self._elsewhere.submit(task)
+            self._elsewhere(task)
         elif is_async(spec.function):
             self.loop.submit(task)
         elif spec.isolation == "process":

@@ -130,7 +130,7 @@ class Reader:
             if not name.isprintable():
                 problem = f"its Scored has a metric named {ascii(name)[:60]}, which cannot be shown; use plain words."
                 return self.failure(problem, row, seconds)
-            if type(figure) not in (int, float) or not _is_finite(figure):
+            if type(figure) not in (int, float) or not is_finite(figure):
                 problem = f"its Scored has the metric {name}={_short(figure)}; a metric is a finite number."
                 return self.failure(problem, row, seconds)
         if isinstance(value.score, Scored):
@@ -186,7 +186,7 @@ def _turns_problem(turns: Any, count: int) -> str | None:
     if len(turns) != count:
         return f"its Scored has {len(turns)} turns for a rollout of {count}; `completion.turns` says how many it has."
     for each in turns:
-        if isinstance(each, bool) or not isinstance(each, numbers.Real) or not _is_finite(each):
+        if isinstance(each, bool) or not isinstance(each, numbers.Real) or not is_finite(each):
             return f"its Scored has {_short(each)} for a turn; a turn's score is a finite number, 0.0 for nothing."
     return None
 
@@ -213,7 +213,7 @@ def _without_dimensions(value: Any) -> Any:
         return value
 
 
-def _is_finite(value: SupportsFloat) -> bool:
+def is_finite(value: SupportsFloat) -> bool:
     """Returns whether a number is a finite float; False too for one that is too large, or that raises."""
     try:
         return math.isfinite(float(value))

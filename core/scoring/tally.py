@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from grpo.core.scoring.outcome import Judgement, Outcome
 
@@ -64,16 +64,3 @@ class ScoreTally:
 
 def _figure(number: float) -> str:
     return f"{number:.4f}" if abs(number) < _LARGE else f"{number:.4g}"
-
-
-def table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table of text: the first column to the left, the others to the right."""
-    lines = [tuple(heading), *(tuple(row) for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heading))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # No start is part of another sequence: of many starts without an end, each would else be read to the end of the text.
 _ESCAPES = re.compile(
@@ -37,6 +38,18 @@ def one_line(text: str, width: int = 100) -> str:
 def shortened(text: str, width: int) -> str:
     """Returns the text as it is, cut to `width` characters with three dots."""
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
+    """Returns rows as lines with their cells in columns; `right`: to the right, but for the first column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *others in rows:
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width) for cell, width in zip(others, widths[1:], strict=True)
+        ]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return lines
 
 
 def counted(count: int, noun: str) -> str:

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any, TextIO
 
 MOST_PRINTED = 1 << 20  # characters that plugins may print to one stream; a terminal shows about as many in a second
@@ -95,29 +95,25 @@ class LimitedStream(LastingStream):
 @contextmanager
 def lasting_output(lost: str) -> Iterator[None]:
     """Puts lasting streams in the places of stdout and stderr; writes `lost` to the latter when the former ends."""
-    out, err = sys.stdout, sys.stderr
-    lasting = LastingStream(err)
-    sys.stderr = lasting
-    sys.stdout = LastingStream(
-        out, lambda reason: _write(lasting, f"warning: the output cannot be written any more: {reason}. {lost}\n")
-    )
-    try:
-        yield
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        sys.stdout, sys.stderr = out, err
+    err = LastingStream(sys.stderr)
+
+    def tell(reason: str) -> None:
+        err.write(f"warning: the output cannot be written any more: {reason}. {lost}\n")
+        err.flush()
+
+    with redirect_stderr(err), redirect_stdout(LastingStream(sys.stdout, tell)):
+        try:
+            yield
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
 
 
 @contextmanager
 def limited_prints() -> Iterator[None]:
     """Shows only so much of what is printed inside by others than those who hold the streams already."""
-    out, err = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = LimitedStream(out), LimitedStream(err)
-    try:
+    with redirect_stdout(LimitedStream(sys.stdout)), redirect_stderr(LimitedStream(sys.stderr)):
         yield
-    finally:
-        sys.stdout, sys.stderr = out, err
 
 
 def open_standard_streams() -> None:
@@ -136,11 +132,6 @@ def open_standard_streams() -> None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
-
-
-def _write(stream: LastingStream, text: str) -> None:
-    stream.write(text)
-    stream.flush()
 
 
 def _to_nowhere(number: int) -> None:

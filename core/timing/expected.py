@@ -64,10 +64,7 @@ class Expected:
         if self.seconds is None:
             alike = f"no earlier run here of {FIRST_TIME} steps or more has this model, environment and batch"
             return [*lines, f"time is not known: {alike}"]
-        hours = ""
-        if self.gpus:
-            low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))
-            hours = f" ({low:.2g} to {high:.2g} GPU-hours)"
+        hours = f" ({self.seconds.gpu_hours(self.gpus)})" if self.gpus else ""
         return [*lines, f"{span(self.seconds)}{hours}, as {self.like} took for each step"]
 
 

@@ -29,6 +29,9 @@ class Range:
     low: float
     high: float
 
+    def gpu_hours(self, gpus: int) -> str:
+        return f"{self.low * gpus / 3600:.2g} to {self.high * gpus / 3600:.2g} GPU-hours"
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -76,8 +79,7 @@ class Forecast:
     def text(self) -> str:
         parts = [f"{span(self.seconds)} to go", f"{short(self.tokens)} more tokens sampled"]
         if self.gpus:
-            low, high = (end * self.gpus / 3600 for end in (self.seconds.low, self.seconds.high))
-            parts.append(f"{low:.2g} to {high:.2g} GPU-hours")
+            parts.append(self.seconds.gpu_hours(self.gpus))
         if self.calls:
             price = "" if self.dollars is None else f" (${self.dollars:,.2f})"
             parts.append(f"{self.calls:,.0f} calls of the judge{price}")

@@ -18,10 +18,9 @@ from grpo.core.record.run_dir import RunDir, read_rollouts
 from grpo.core.record.trained import read_trained
 from grpo.core.report.alarms import Alarm
 from grpo.core.report.blocks import BLOCK_SIZE, PackedRollouts, pack_texts, packed, packed_json
-from grpo.core.report.cases import cases_of
 from grpo.core.report.report import names_of
 from grpo.core.report.scan import Scan
-from grpo.core.report.summary import rollouts_summary, summary_of
+from grpo.core.report.summary import cases_of, rollouts_summary, summary_of
 from grpo.core.report.tokens import RunTokenizer
 from grpo.core.watch.followed import FollowedRun
 

@@ -17,7 +17,6 @@ from grpo.core.check.attacks import BREACH, kernel_calls, table_of, tried
 from grpo.plugins.errors import SessionError
 from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, SessionPool
 
-NoteFinding = Callable[[str], None]
 _PATIENCE = 60.0
 _BRIEF = 5.0
 SMALL = SessionLimits(memory_bytes=256 * 2**20, disk_bytes=32 * 2**20, processes=64, output_bytes=1 << 16)
@@ -34,7 +33,7 @@ class SessionAttack:
     """Something hostile that is done in sessions."""
 
     name: str  # what it tries
-    tried: Callable[[SessionPool, NoteFinding], None]  # does it, and tells what got through, a line each
+    tried: Callable[[SessionPool], Iterator[str]]  # does it, and yields what got through, a line each
     needs: str = ""  # a capability of the pool without which it is not tried
 
 
@@ -77,21 +76,22 @@ def _python(session: Session, program: str, timeout: float = _PATIENCE) -> Exit:
     return session.run(["python3", "-c", program], timeout=timeout)
 
 
-def _breaches(left: Exit, note_finding: NoteFinding) -> None:
-    """Reports what a program got; one that did not come to its end tried nothing."""
+def _breaches(left: Exit) -> Iterator[str]:
+    """Yields what a program got; one that did not come to its end tried nothing."""
     for line in left.stdout.split(b"\n"):
         if BREACH in line:
-            note_finding(f"it got through: {line[:300].decode(errors='replace')}")
+            yield f"it got through: {line[:300].decode(errors='replace')}"
     if not left.stdout.rstrip().endswith(b"tried"):
         why = left.problem or left.stderr.decode(errors="replace")[-200:]
-        note_finding(f"the attack did not come to its end: {left.code} {why}")
+        yield f"the attack did not come to its end: {left.code} {why}"
 
 
-def _goes_on(session: Session, note_finding: NoteFinding) -> None:
+def _goes_on(session: Session) -> Iterator[str]:
+    """Yields where an honest command suffers in the session of the attack."""
     session.stop()
     left = session.run(["sh", "-c", "echo honest"], timeout=_PATIENCE)
     if left.stdout != b"honest\n":
-        note_finding(f"an honest command suffered: {left.code} {left.problem or left.stderr[-120:]!r}")
+        yield f"an honest command suffered: {left.code} {left.problem or left.stderr[-120:]!r}"
 
 
 def _with_mark(mark: str) -> list[str]:
@@ -104,8 +104,8 @@ def _with_mark(mark: str) -> list[str]:
     return held
 
 
-def _daemon(pool: SessionPool, note_finding: NoteFinding) -> None:
-    """Checks that sessions leave nothing. A leak shows in each of several: other programs mount here, too."""
+def _daemon(pool: SessionPool) -> Iterator[str]:
+    """What a session leaves, each of several leaves: other programs of this machine mount and unmount meanwhile."""
     mark = f"mark-{secrets.token_hex(8)}"
     mounts = []
     for _ in range(3):
@@ -117,9 +117,9 @@ def _daemon(pool: SessionPool, note_finding: NoteFinding) -> None:
     while (_with_mark(mark) or _left_by_each(mounts)) and time.monotonic() < end:
         time.sleep(0.05)
     if left := _with_mark(mark):
-        note_finding(f"{len(left)} processes outlive their session")
+        yield f"{len(left)} processes outlive their session"
     if more := _left_by_each(mounts):
-        note_finding(f"{len(more)} mounts are left: {more[0]}")
+        yield f"{len(more)} mounts are left: {more[0]}"
 
 
 def _left_by_each(mounts: Sequence[set[str]]) -> list[str]:
@@ -134,17 +134,17 @@ def _mounts() -> set[str]:
     return {line.split()[4] for line in path.read_text(encoding="utf-8").splitlines()} if path.exists() else set()
 
 
-def _files_left(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _files_left(pool: SessionPool) -> Iterator[str]:
     write = "for d in . ~ /tmp /var/tmp /dev/shm /run /opt; do echo x > $d/left 2>/dev/null; done; true"
     with _opened(pool) as session:
         session.run(["sh", "-c", write], timeout=_PATIENCE)
     with _opened(pool) as session:
         look = "for d in . ~ /tmp /var/tmp /dev/shm /run /opt; do ls -a $d; done"
         if b"left" in session.run(["sh", "-c", look], timeout=_PATIENCE).stdout:
-            note_finding("files of one session are in the next")
+            yield "files of one session are in the next"
 
 
-def _another_session(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _another_session(pool: SessionPool) -> Iterator[str]:
     mark = f"mark-{secrets.token_hex(8)}"
     serve = (
         "import os, socket, sys, time\n"
@@ -164,32 +164,32 @@ def _another_session(pool: SessionPool, note_finding: NoteFinding) -> None:
         server = first.start(["python3", "-c", serve])
         try:
             if server.stdout.read(5) != b"ready":
-                note_finding(f"the first session's server did not start: {server.stderr.read(300)!r}")
-            _breaches(_python(second, look + tried(f"{_LOOK}\nimport socket", *attempts)), note_finding)
+                yield f"the first session's server did not start: {server.stderr.read(300)!r}"
+            yield from _breaches(_python(second, look + tried(f"{_LOOK}\nimport socket", *attempts)))
         finally:
             server.close()
 
 
-def _secrets(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _secrets(pool: SessionPool) -> Iterator[str]:
     with _opened(pool) as session:
         own = _OF_AN_IMAGE if pool.capabilities().get("container") else ()
         attempts = [f"look({path!r})" for path in _TABLE["secrets"] if path not in own]
         canary = "[open(p, 'rb').read() for p in __import__('glob').glob('/proc/[0-9]*/environ')]"
         attempts.append(f"b'GRPO_CANARY' in b''.join({canary}) or None.x")
-        _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
+        yield from _breaches(_python(session, tried(_LOOK, *attempts)))
 
 
-def _host_files(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _host_files(pool: SessionPool) -> Iterator[str]:
     with _opened(pool) as session:
         for secret in _secret_files():
             attempts = (f"look({str(secret.parent)!r})", f"look({str(secret)!r})")
-            _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
+            yield from _breaches(_python(session, tried(_LOOK, *attempts)))
 
 
-def _hidden_file(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _hidden_file(pool: SessionPool) -> Iterator[str]:
     for secret in _secret_files():
         with _opened(pool, shared=[str(secret.parent)], hidden=[str(secret)]) as session:
-            _breaches(_python(session, tried(_LOOK, f"open({str(secret)!r}).read() or None.x")), note_finding)
+            yield from _breaches(_python(session, tried(_LOOK, f"open({str(secret)!r}).read() or None.x")))
 
 
 def _secret_files() -> Iterator[Path]:
@@ -202,7 +202,7 @@ def _secret_files() -> Iterator[Path]:
             yield secret
 
 
-def _network(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _network(pool: SessionPool) -> Iterator[str]:
     name = f"grpo-{secrets.token_hex(8)}"
     with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
         attempts = [f"connect(socket.AF_INET, ('127.0.0.1', {listener.getsockname()[1]}))"]
@@ -217,15 +217,15 @@ def _network(pool: SessionPool, note_finding: NoteFinding) -> None:
             "connect(socket.AF_INET, ('1.1.1.1', 53))",
         ]
         with _opened(pool) as session:
-            _breaches(_python(session, tried(f"{_LOOK}\nimport socket", *attempts)), note_finding)
+            yield from _breaches(_python(session, tried(f"{_LOOK}\nimport socket", *attempts)))
 
 
-def _reach(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _reach(pool: SessionPool) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as gateway, socket.create_server(("127.0.0.1", 0)) as other:
         ports = [each.getsockname()[1] for each in (gateway, other)]
         with _opened(pool, reach={ports[0]: f"127.0.0.1:{ports[0]}"}) as session:
             attempt = f"connect(socket.AF_INET, ('127.0.0.1', {ports[1]}))"
-            _breaches(_python(session, tried(f"{_LOOK}\nimport socket", attempt)), note_finding)
+            yield from _breaches(_python(session, tried(f"{_LOOK}\nimport socket", attempt)))
             ask = f"import socket; s = socket.create_connection(('127.0.0.1', {ports[0]}), 30)"
             ask += "; s.send(b'hi'); print(s.recv(9))"
             process = session.start(["python3", "-c", ask])
@@ -236,41 +236,41 @@ def _reach(pool: SessionPool, note_finding: NoteFinding) -> None:
                     caller.settimeout(_PATIENCE)
                     caller.sendall(caller.recv(2).upper())
                     if process.stdout.read(5) != b"b'HI'":
-                        note_finding("the address that may be reached does not answer")
+                        yield "the address that may be reached does not answer"
             finally:
                 process.close()
 
 
-def _calls(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _calls(pool: SessionPool) -> Iterator[str]:
     with _opened(pool) as session:
         setup, calls = kernel_calls()
         for name, text in calls.items():
             if name not in _TABLE["harmless"]:
                 left = _python(session, tried(setup, text))
                 if BREACH in left.stdout:
-                    note_finding(f"{name} got through: {left.stdout[:200]!r}")
+                    yield f"{name} got through: {left.stdout[:200]!r}"
         limits = "import resource\ndef raised(kind): resource.setrlimit(kind, (-1, -1)); return 'raised'"
-        _breaches(_python(session, tried(limits, "raised(resource.RLIMIT_NPROC)")), note_finding)
+        yield from _breaches(_python(session, tried(limits, "raised(resource.RLIMIT_NPROC)")))
 
 
-def _writing(pool: SessionPool, note_finding: NoteFinding) -> None:
-    """Checks that changes of a session's own system reach neither the next session nor the host."""
+def _writing(pool: SessionPool) -> Iterator[str]:
+    """What a session changes of its own system must be its own: the next session and the host do not have it."""
     name = f"grpo-{secrets.token_hex(8)}"
     with _opened(pool) as session:
         write = f"for d in {_SYSTEM}; do echo x > $d/{name}; done 2>/dev/null; true"
         session.run(["sh", "-c", write], timeout=_PATIENCE)
         attempts = ("write('/proc/sys/kernel/core_pattern')", "write('/proc/sys/user/max_user_namespaces', b'9')")
-        _breaches(_python(session, tried(_LOOK, *attempts)), note_finding)
+        yield from _breaches(_python(session, tried(_LOOK, *attempts)))
     host = [folder for folder in _SYSTEM.split() if os.access(Path(folder, name), os.F_OK)]
     if host:
-        note_finding(f"a session wrote to the host's {host[0]}")
+        yield f"a session wrote to the host's {host[0]}"
     with _opened(pool) as session:
         left = session.run(["sh", "-c", f"for d in {_SYSTEM}; do ls $d/{name}; done 2>/dev/null"], timeout=_PATIENCE)
         if left.stdout:
-            note_finding(f"a session wrote to what the next one sees: {left.stdout!r}")
+            yield f"a session wrote to what the next one sees: {left.stdout!r}"
 
 
-def _links(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _links(pool: SessionPool) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder, _opened(pool) as session:
         secret = Path(folder, "secret")
         secret.write_text("secret", encoding="utf-8")
@@ -279,54 +279,54 @@ def _links(pool: SessionPool, note_finding: NoteFinding) -> None:
         )
         for path in ("link", "folder/secret", "pipe"):
             with contextlib.suppress(SessionError):
-                note_finding(f"reading {path!r} gave {session.read(path)[:40]!r}")
+                yield f"reading {path!r} gave {session.read(path)[:40]!r}"
         with contextlib.suppress(SessionError):
             session.write("link", b"changed")
         if secret.read_text(encoding="utf-8") != "secret":
-            note_finding("writing through a link changed a file of the host")
+            yield "writing through a link changed a file of the host"
         with session.tar() as packed:
             if b"secret" in packed.read().replace(str(secret).encode(), b"").replace(b"folder", b""):
-                note_finding("an archive has what a link points to")
+                yield "an archive has what a link points to"
 
 
-def _killing(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _killing(pool: SessionPool) -> Iterator[str]:
     program = "import os\nfor n in (9, 15, 19, 2, 1):\n    try: os.kill(1, n)\n    except OSError: pass\n"
     with _opened(pool) as session:
         _python(session, f"{program}os.kill(-1, 9)", _BRIEF)
-        _goes_on(session, note_finding)
+        yield from _goes_on(session)
 
 
-def _fork_bomb(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _fork_bomb(pool: SessionPool) -> Iterator[str]:
     with _opened(pool) as session:
         left = _python(session, _PROGRAMS["fork_bomb"], _BRIEF)
         if not left.timed_out:
-            note_finding(f"a fork bomb ended by itself: {left.code} {left.stderr[-120:]!r}")
-        _goes_on(session, note_finding)
+            yield f"a fork bomb ended by itself: {left.code} {left.stderr[-120:]!r}"
+        yield from _goes_on(session)
         most = _python(session, _PROGRAMS["count"], _PATIENCE).stdout.split()
         if not most or int(most[0]) > SMALL.processes + 32:
-            note_finding(f"{most} processes live at once where {SMALL.processes} may")
+            yield f"{most} processes live at once where {SMALL.processes} may"
 
 
-def _memory(pool: SessionPool, note_finding: NoteFinding, program: str) -> None:
+def _memory(pool: SessionPool, program: str) -> Iterator[str]:
     with _opened(pool) as session:
         left = _python(session, _PROGRAMS[program])
         held = session.run(["sh", "-c", "cat held 2>/dev/null"], timeout=_PATIENCE).stdout
         if left.code == 0 and len(held) > 4:
-            note_finding(f"programs held more than the limit of {SMALL.memory_bytes >> 20} MB: {held!r}")
-        _goes_on(session, note_finding)
+            yield f"programs held more than the limit of {SMALL.memory_bytes >> 20} MB: {held!r}"
+        yield from _goes_on(session)
 
 
-def _disk(pool: SessionPool, note_finding: NoteFinding, program: str, most: int) -> None:
+def _disk(pool: SessionPool, program: str, most: int) -> Iterator[str]:
     with _opened(pool) as session:
         left = _python(session, _PROGRAMS[program])
         if left.code == 0 and int(left.stdout or b"0") > most:
-            note_finding(f"it wrote {left.stdout!r}, and at most {most} were expected")
-        _goes_on(session, note_finding)
+            yield f"it wrote {left.stdout!r}, and at most {most} were expected"
+        yield from _goes_on(session)
 
 
-def _flood(pool: SessionPool, note_finding: NoteFinding) -> None:
+def _flood(pool: SessionPool) -> Iterator[str]:
     with _opened(pool) as session:
         left = session.run(["sh", "-c", "cat /dev/zero"], timeout=1.0)
         if len(left.stdout) > SMALL.output_bytes or not left.omitted:
-            note_finding(f"{len(left.stdout)} bytes of a flood are kept, {left.omitted} are omitted")
-        _goes_on(session, note_finding)
+            yield f"{len(left.stdout)} bytes of a flood are kept, {left.omitted} are omitted"
+        yield from _goes_on(session)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from grpo.core.scoring.tally import table
-from grpo.core.text.printable import counted, one_line
+from grpo.core.text.printable import aligned, counted, one_line
 
 _FEW = 3
 SHOWN = 20  # refused rows in the text; as_json has them all
@@ -89,7 +88,7 @@ class Validation:
             yield f"verifier {self.verifier}: {verdicts}"
         if self.rewards:
             heading = ("reward", "mean", "lowest", "silence", "abstain", "failure")
-            yield from ["", *table(heading, [_cells(scores) for scores in self.rewards]).splitlines()]
+            yield from ["", *aligned([heading, *map(_cells, self.rewards)], right=True)]
         if self.silence_right:
             yield f"an empty completion is right too in {self.silence_right} of {counted(self.rows, 'row')}"
         yield from [f"note: {note}" for note in self.notes]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 from grpo.core.check.gold.report import GoldScores, RefusedRow, Validation, WeakRow
@@ -35,6 +36,7 @@ from grpo.plugins.types import Completion
 
 __all__ = ["validate"]
 
+Play = Callable[[Sequence[Wanted]], list[Completion]]
 _BLOCK = 256  # rows that are played and judged at a time
 _TRIED = 8  # gold solutions of each environment before a run trains
 _ANSWERED = 2  # episodes of each environment that rewards are called on before a run trains
@@ -88,13 +90,13 @@ def validate(
     judged: list[JudgedGold] = []
     refused: list[RefusedRow] = []
     weak: list[WeakRow] = []
-    processes = trial_processes(bound, env_processes) if bound.spec.played else None
+    play = _player(bound, seconds, env_processes)
     with Scorer(plugins) as scorer:
         for first in range(0, len(solved), _BLOCK):
             block = solved[first : first + _BLOCK]
-            judged_block = _judged(scorer, bound, chosen, verifier, block, seconds, processes)
+            judged_block = _judged(scorer, chosen, verifier, block, play)
             judged += judged_block
-            weak += _weak(scorer, bound, verifier, block)
+            weak += _weak(scorer, bound, verifier, block, play)
             refused += _refused(bound, block, judged_block, {row.index for row in weak})
             on_rows(len(judged), len(solved))
     if bound.spec.played:
@@ -123,15 +125,14 @@ def doubts(plan: Plan) -> Iterator[str]:
     stops = plan.config.failures.stop_share < 1
     for part in plan.envs:
         solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
-        seconds, count = plan.config.rollout.step_timeout, plan.config.rollout.env_processes
-        processes = trial_processes(part.env, count) if part.env.spec.played else None
-        shown = answered(part.env, list(islice(part.train, _ANSWERED)), seconds, processes)
+        play = _player(part.env, plan.config.rollout.step_timeout, plan.config.rollout.env_processes)
+        shown = _answered(list(islice(part.train, _ANSWERED)), play)
         with Scorer(part.plugins) as scorer:
             called = [(plugin, faults_of(plugin, scorer, shown)) for plugin in part.plugins]
             hopeless = any(fault.kind == "every call" for _, faults in called for fault in faults)
             judged = []
             if solved and not (hopeless and stops):  # the run is refused, and it may have taken long
-                judged = _judged(scorer, part.env, part.rewards, part.verifier, solved, seconds, processes)
+                judged = _judged(scorer, part.rewards, part.verifier, solved, play)
         failures = [gold.failure for gold in judged if gold.failure is not None]
         if judged and len(failures) == len(judged) and stops:
             tried = f"all {len(judged)} gold solutions" if len(judged) > 1 else "the one gold solution"
@@ -167,19 +168,21 @@ def doubts(plan: Plan) -> Iterator[str]:
                 yield f"env '{part.name}': {reward.name} {_UNFIT}"
 
 
-def answered(
-    env: BoundEnv, episodes: Sequence[Episode], seconds: float, processes: EnvProcesses | None = None
-) -> list[Completion]:
-    """Returns answers that no model wrote, gold solutions among them, as rewards see them; a group for each episode.
+def answered(env: BoundEnv, episodes: Sequence[Episode], seconds: float) -> list[Completion]:
+    """Returns what rewards see of answers that no model wrote, gold solutions among them; a group for each episode.
 
     Raises SandboxUnavailable if this machine cannot run programs.
     """
+    return _answered(episodes, _player(env, seconds, 0))
+
+
+def _answered(episodes: Sequence[Episode], play: Play) -> list[Completion]:
     wanted = [
         (number, episode, actions)
         for number, episode in enumerate(episodes)
         for actions in filter(len, (episode.gold_actions, *((text,) for text in texts_for(episode.row))))
     ]
-    played = _acted(env, [(episode, actions) for _, episode, actions in wanted], seconds, processes)
+    played = play([(episode, actions) for _, episode, actions in wanted])
     return [
         as_sampled(replace(completion, group=number)) for (number, _, _), completion in zip(wanted, played, strict=True)
     ]
@@ -197,21 +200,24 @@ def _hopeless(plugin: BoundReward | BoundVerifier, fault: Fault, judged: Sequenc
     )
 
 
+def _player(env: BoundEnv, seconds: float, env_processes: int) -> Play:
+    """Returns what plays episodes of an environment; `env_processes`: those of an environment that is stepped."""
+    return partial(_acted, env, seconds, trial_processes(env, env_processes) if env.spec.played else None)
+
+
 def _judged(
     scorer: Scorer,
-    env: BoundEnv,
     rewards: Sequence[BoundReward],
     verifier: BoundVerifier | None,
     episodes: Sequence[Episode],
-    seconds: float,
-    processes: EnvProcesses | None,
+    play: Play,
 ) -> list[JudgedGold]:
-    worked = _acted(env, [(episode, episode.gold_actions) for episode in episodes], seconds, processes)
-    silent = _acted(env, [(episode, ("",) * len(episode.gold_actions)) for episode in episodes], seconds, processes)
+    worked = play([(episode, episode.gold_actions) for episode in episodes])
+    silent = play([(episode, ("",) * len(episode.gold_actions)) for episode in episodes])
     return judge_golds(scorer, rewards, verifier, worked, silent, [episode.index for episode in episodes])
 
 
-def _acted(env: BoundEnv, wanted: Sequence[Wanted], seconds: float, processes: EnvProcesses | None) -> list[Completion]:
+def _acted(env: BoundEnv, seconds: float, processes: EnvProcesses | None, wanted: Sequence[Wanted]) -> list[Completion]:
     """Plays episodes with known actions; one that raises or hangs is a failed rollout. Raises SandboxUnavailable."""
     completions = []
     played = acted(env, wanted, seconds=env.call_limit(seconds), processes=processes)
@@ -250,7 +256,9 @@ def _left_out(judged: JudgedGold) -> bool:
     return abstained and verdict is not None and verdict.ok is True
 
 
-def _weak(scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: Sequence[Episode]) -> Iterator[WeakRow]:
+def _weak(
+    scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: Sequence[Episode], play: Play
+) -> Iterator[WeakRow]:
     """Yields the rows for which the verifier accepts one of its generic cheats, and tasks that pay a hostile agent."""
     if env.spec.played:
         yield from _weak_tasks(env, block)
@@ -260,7 +268,7 @@ def _weak(scorer: Scorer, env: BoundEnv, verifier: BoundVerifier | None, block: 
     cheats = [(episode, verifier.spec.cheats(episode.row)) for episode in block]
     wanted = [(episode, (text,)) for episode, texts in cheats for text in texts.values()]
     rows = [episode.index for episode, _ in wanted]
-    judged = iter(scorer.judge(_acted(env, wanted, 0.0, None), rows=rows)[verifier.name])
+    judged = iter(scorer.judge(play(wanted), rows=rows)[verifier.name])
     for episode, texts in cheats:
         verdicts = [(what, next(judged).verdict) for what in texts]
         accepted = tuple(what for what, verdict in verdicts if verdict is not None and verdict.ok is True)

@@ -156,11 +156,12 @@ class HackingWatch:
         yield from self._unrelated(now, rises and not learns)
         yield from self._closing(now, rises)
         yield from self._falling(now)
-        yield from self._alike(now, learns)
+        same = "answers to different prompts are the same"
+        yield from self._grew("alike", lambda past: past.alike, now, ALIKE, same, least=ALIKE_LEAST, fine=learns)
         yield from self._silent(now)
-        yield from self._looping(now)
+        yield from self._grew("looping", lambda past: past.looping, now, MORE, "completions repeat themselves")
         yield from self._worse(now)
-        yield from self._cut(now, learns)
+        yield from self._grew("cut", lambda past: past.cut, now, CUT, "completions reach the length limit", fine=learns)
         yield from self._shorter(now, rises or learns)
 
     def _against(self, now: _Step) -> Rings:
@@ -204,14 +205,13 @@ class HackingWatch:
                 if low > self._low:
                     self._low, self._best = low, tuple(steps)
 
-    def _alike(self, now: _Step, learns: bool) -> Rings:
-        usual = self._at_first(lambda past: past.alike)
-        if self._enough("alike", max(ALIKE_LEAST, usual + ALIKE), now.alike) and not learns:
-            late = self._lately(lambda past: past.alike)
-            yield (
-                "alike",
-                f"{late:.0%} of the answers to different prompts are the same, up from {usual:.0%} in the first steps.",
-            )
+    def _grew(
+        self, question: str, of: Of, now: _Step, more: float, what: str, *, least: float = 0.0, fine: bool = False
+    ) -> Rings:
+        """Asks whether a share of the completions, or of pairs of them, is larger than in the first steps."""
+        usual = self._at_first(of)
+        if self._enough(question, max(least, usual + more), of(now)) and not fine:
+            yield question, f"{self._lately(of):.0%} of the {what}, up from {usual:.0%} in the first steps."
 
     def _surface(self, now: _Step) -> Rings:
         rises = self._rise(lambda past: past.rewards) > ROSE
@@ -242,12 +242,6 @@ class HackingWatch:
                     f"{who} has no result for {late:.0%} of the completions, up from {usual:.0%} in the first steps.",
                 )
 
-    def _looping(self, now: _Step) -> Rings:
-        usual = self._at_first(lambda past: past.looping)
-        if self._enough("looping", usual + MORE, now.looping):
-            late = self._lately(lambda past: past.looping)
-            yield "looping", f"{late:.0%} of the completions repeat themselves, up from {usual:.0%} in the first steps."
-
     def _worse(self, now: _Step) -> Rings:
         if not self._steady:
             return
@@ -259,15 +253,6 @@ class HackingWatch:
                 late, number = self._lately(of), ".0%" if name == "accuracy" else ".3g"
                 yield "worse", f"{name} fell from {best.mean:{number}} in the best steps to {late:{number}} recently."
                 return
-
-    def _cut(self, now: _Step, learns: bool) -> Rings:
-        usual = self._at_first(lambda past: past.cut)
-        if self._enough("cut", usual + CUT, now.cut) and not learns:
-            late = self._lately(lambda past: past.cut)
-            yield (
-                "cut",
-                f"{late:.0%} of the completions reach the length limit, up from {usual:.0%} in the first steps.",
-            )
 
     def _shorter(self, now: _Step, gained: bool) -> Rings:
         first = self._best_of[LENGTHS]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from grpo.core.display.html import table
 from grpo.core.run.python.keywords import leaves
 from grpo.core.run.python.result import Run, load
+from grpo.core.text.printable import aligned
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,9 +76,7 @@ class Comparison:
         return [(name, _text(a), _text(b)) for name, (a, b) in pairs]
 
     def __repr__(self) -> str:
-        lines = self._lines()
-        widths = [max(len(line[column]) for line in lines) for column in range(2)]
-        return "\n".join(f"{name.ljust(widths[0])}  {a.ljust(widths[1])}  {b}" for name, a, b in lines)
+        return "\n".join(aligned(self._lines()))
 
     def _repr_html_(self) -> str:
         head, *rest = self._lines()

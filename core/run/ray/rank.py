@@ -43,7 +43,7 @@ def train(settings: Mapping[str, Any]) -> None:
     progress = MailboxProgress(mailbox) if os.environ.get("RANK", "0") == "0" else Silent()
     pool = NodePool(settings["scorers"])
     try:
-        with _stopped_by(mailbox), scoring_elsewhere(pool), stepping_elsewhere(settings["envs"]):
+        with _stopped_by(mailbox), scoring_elsewhere(pool.submit), stepping_elsewhere(settings["envs"]):
             if settings["resume"] is not None:
                 summary = resume(Path(settings["resume"]), Host.discover(), progress, settings["steps"])
             else:

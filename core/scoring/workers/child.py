@@ -12,24 +12,27 @@ Messages out: ("importing", module) ("imported",), inside a call
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import faulthandler
+import functools
+import importlib
 import itertools
 import os
 import pickle
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.outcome import Judgement, Outcome, Result
 from grpo.core.scoring.process_state import ProcessState
-from grpo.core.scoring.workers.imports import ImportWatch
 from grpo.core.scoring.workers.transport import unpack
 from grpo.core.text.streams import LimitedStream
 from grpo.plugins import kernel
@@ -127,6 +130,53 @@ class Child:
 
     def _send(self, *message: Any) -> None:
         send_message(self._channel, pickle.dumps(message, protocol=5))
+
+
+class ImportWatch:
+    """Times the imports that a plugin makes inside its calls; `seconds` is what they took since the last call began.
+
+    A finder in `sys.meta_path` that finds nothing sees every load begin; loads end where the outermost import statement
+    or `import_module` ends, both of which are wrapped. The thread that made the watch is watched, and no other.
+    """
+
+    def __init__(self, begun: Callable[[str], None], ended: Callable[[], None]) -> None:
+        self.seconds = 0.0
+        self._begun, self._ended = begun, ended
+        self._thread = threading.get_ident()
+        self._inside = False
+        self._loading: float | None = None  # since when
+
+    def install(self) -> None:
+        builtins.__import__ = self._watched(builtins.__import__)
+        importlib.import_module = self._watched(importlib.import_module)
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Finds nothing, and notes that a module is not loaded yet."""
+        if self._inside and self._loading is None and threading.get_ident() == self._thread:
+            self._loading = time.perf_counter()
+            self._begun(name)
+
+    def forget(self) -> None:
+        """Forgets what was counted, before the next call."""
+        self.seconds = 0.0
+
+    def _watched(self, load: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(load)
+        def watched(*arguments: Any, **keywords: Any) -> Any:
+            if self._inside or threading.get_ident() != self._thread:
+                return load(*arguments, **keywords)
+            self._inside = True
+            try:
+                return load(*arguments, **keywords)
+            finally:
+                self._inside = False
+                if self._loading is not None:
+                    self.seconds += time.perf_counter() - self._loading
+                    self._loading = None
+                    self._ended()
+
+        return watched
 
 
 def to_wire(result: Result) -> Wire:

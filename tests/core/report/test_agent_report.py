@@ -15,7 +15,7 @@ from hostile_texts import hostile_texts
 from made_run import made_rollout, made_run
 from opened_page import until
 
-from grpo.core.report.agent_calls import split_info
+from grpo.core.report.blocks import split_info
 from grpo.core.report.public import public_row
 from grpo.core.report.report import write_report
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.report.cases import cases_of
+from grpo.core.report.summary import cases_of
 from grpo.plugins.host import Host
 
 REWARDS = """

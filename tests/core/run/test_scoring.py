@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def scoring(tiny_model: Path, tmp_path: Path, warnings: list[str]) -> Iterator[S
     made = make_plan(parse_config({**tree, "train": {"limit": 4}, "evaluation": {"size": 2}}), Host.discover())
     rewards = (BoundReward(seeding, "dist"), BoundReward(failing, "dist"))
     scored = replace(made.envs[0], verifier=BoundVerifier(broken, "dist"), rewards=rewards)
-    with Scoring(replace(made, envs=(scored,)), warnings.append) as scoring:
+    with closing(Scoring(replace(made, envs=(scored,)), warnings.append)) as scoring:
         yield scoring
 
 

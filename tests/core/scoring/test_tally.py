@@ -6,7 +6,8 @@ import random
 import statistics
 
 from grpo.core.scoring.outcome import Outcome
-from grpo.core.scoring.tally import ScoreTally, table
+from grpo.core.scoring.tally import ScoreTally
+from grpo.core.text.printable import aligned
 
 
 def scored(score: float) -> Outcome:
@@ -57,5 +58,6 @@ def test_a_reward_is_lost_when_it_failed_and_no_row_has_a_score() -> None:
 
 
 def test_names_stand_to_the_left_and_figures_to_the_right() -> None:
-    lines = table(["reward", "rows", "mean"], [["near", "7", "0.5000"], ["a.long.name", "12345", "-"]]).splitlines()
-    assert lines == ["reward        rows    mean", "near             7  0.5000", "a.long.name  12345       -"]
+    rows = [["reward", "rows", "mean"], ["near", "7", "0.5000"], ["a.long.name", "12345", "-"]]
+    lines = ["reward        rows    mean", "near             7  0.5000", "a.long.name  12345       -"]
+    assert aligned(rows, right=True) == lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def made(tiny_model: Path, tmp_path: Path) -> Iterator[Made]:
     }
     plan = make_plan(parse_config(tree), Host.discover())
     tokenizer, model = load_tokenizer(str(tiny_model)), load_model(str(tiny_model), "float32")
-    with Scoring(plan, lambda text: None) as scoring:
+    with closing(Scoring(plan, lambda text: None)) as scoring:
         sampler = PolicySampler(
             SyncedRollouts(HfRollouts(), lambda: nullcontext(model)),
             players_of(plan.envs, plan.config.rollout, tokenizer),

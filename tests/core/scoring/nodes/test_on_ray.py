@@ -46,7 +46,7 @@ def test_a_node_that_is_removed_in_the_middle_costs_nobody_a_score(
         hosted = [cluster.host(KIND, {"workers": 2}, node, restarts=3) for node in nodes]
         pool = NodePool([(one, 2) for one in hosted])
         threading.Timer(1.0, remove).start()
-        with scoring_elsewhere(pool), Scorer([plugin]) as scorer:
+        with scoring_elsewhere(pool.submit), Scorer([plugin]) as scorer:
             outcomes = scorer.score(batch)["slow_length"]
             assert [outcome.score for outcome in outcomes] == [float(n % 7) for n in range(200)]
         pool.close()
@@ -58,7 +58,7 @@ def test_a_call_that_ends_its_node_is_a_failure_and_the_other_calls_are_scored(r
     with Cluster(ray_address) as cluster:
         hosted = [cluster.host(KIND, {"workers": 1}, node, restarts=4) for node in cluster.nodes()]
         pool = NodePool([(one, 1) for one in hosted])
-        with scoring_elsewhere(pool), Scorer([plugin]) as scorer:
+        with scoring_elsewhere(pool.submit), Scorer([plugin]) as scorer:
             outcomes = scorer.score(batch)["poisonous"]
             again = scorer.score(batch[:3])["poisonous"]
         pool.close()

@@ -55,7 +55,7 @@ class Near:
 def scored_on(nodes: Sequence[Near], plugins: Sequence[Any]) -> Iterator[Scorer]:
     pool = NodePool([(node, 1) for node in nodes])
     try:
-        with scoring_elsewhere(pool), Scorer(plugins) as scorer:
+        with scoring_elsewhere(pool.submit), Scorer(plugins) as scorer:
             yield scorer
     finally:
         pool.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -88,7 +88,7 @@ def collect(tiny_model: Path, tmp_path: Path) -> Collect:
             "evaluation": {"size": 0},
         }
         plan = make_plan(parse_config(tree), Host.discover())
-        with Scoring(plan, lambda text: None) as scoring:
+        with closing(Scoring(plan, lambda text: None)) as scoring:
             fills = plan.config.rollout.refill or plan.config.rollout.dynamic
             replacements = ReplacementRows(plan.envs, plan.config.seed)
             filler = Refiller(plan.config, plan.rewards, plan.advantage, scoring, replacements)
