@@ -17,32 +17,20 @@ MOST_LINKS = 40  # files of a grader that are linked to
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """An agent that does not solve the task.
+    """An agent that does not solve the task."""
 
-    Attributes:
-        name: what it does, as the end of "an agent that ...".
-        script: for `sh`, in the working directory of the task.
-    """
-
-    name: str
-    script: str
+    name: str  # what it does, as the end of "an agent that ..."
+    script: str  # for `sh`, in the working directory of the task
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the attacks on a task may use.
+    """What the attacks on a task may use."""
 
-    Attributes:
-        changed: the files that the gold solution wrote, as absolute paths.
-        grader: the files of the grader, as absolute paths that they have while it runs.
-        instruction: what the task asks.
-        commits: the task brings the history of git.
-    """
-
-    changed: Sequence[str] = ()
-    grader: Sequence[str] = ()
-    instruction: str = ""
-    commits: bool = False
+    changed: Sequence[str] = ()  # the files that the gold solution wrote, as absolute paths
+    grader: Sequence[str] = ()  # the files of the grader, as absolute paths that they have while it runs
+    instruction: str = ""  # what the task asks
+    commits: bool = False  # the task brings the history of git
 
 
 def attacks(known: Known) -> Iterator[Attack]:

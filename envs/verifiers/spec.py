@@ -57,22 +57,20 @@ def make(
     if seconds <= 0 or memory < 1:
         raise OptionError(f"seconds={seconds:g} and memory={memory} must be above 0.")
     tasks = source_of(member, size, config).tasks
-    fork_server = fork_server_of(member, size, config, system, success, variables=variables, memory=memory * 2**20)
-    return ApartTaskEnv(fork_server, len(tasks), seconds)
+    options = {"member": member, "size": size, "config": config, "system": system, "success": success}
+    return ApartTaskEnv(fork_server_of(options, variables, memory * 2**20), len(tasks), seconds)
 
 
 def rows(member: str, split: str, *, size: int | None = None, **given: Any) -> list[Mapping[str, Any]]:
-    """Returns a split of the tasks: the last tenth, at least 1 and at most 500, is the test split."""
+    """Returns a split of the tasks, which `held_out` divides. Raises DatasetError."""
+    from grpo.envs.datasets.files import held_out
     from grpo.envs.verifiers.env import row_of
     from grpo.envs.verifiers.tasks import source_of
 
     ours = {option.name for option in VERIFIERS.options}
     config = {name: value for name, value in given.items() if name not in ours}
     tasks = source_of(member, size, config).tasks
-    held_out = min(500, max(1, len(tasks) // 10))
-    first = len(tasks) - held_out
-    numbers = range(first, len(tasks)) if split == "test" else range(first)
-    return [row_of(tasks[number], number) for number in numbers]
+    return [row_of(tasks[number], number) for number in held_out(range(len(tasks)), split, f"verifiers:{member}")]
 
 
 def resolve(member: str) -> EnvSpec:
@@ -101,11 +99,9 @@ def resolve(member: str) -> EnvSpec:
 def _config_class(member: str) -> Any:
     from grpo.envs.imports import imported
 
-    imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
-    from grpo.envs.verifiers.tasks import config_class
-
+    loaders = imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
     try:
-        return config_class(member)
+        return loaders.taskset_config_type(member)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise PluginNotFound(
             f"verifiers has no taskset '{member}': {' '.join(str(error).split())} Install the package that has it."

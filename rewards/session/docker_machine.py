@@ -37,17 +37,11 @@ _MACHINE = "grpo-session"
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a container begins with.
+    """What a container begins with."""
 
-    Attributes:
-        image: its name or id.
-        directory: the working directory.
-        machine: it shows this machine's system folders.
-    """
-
-    image: str
-    directory: str = DIRECTORY
-    machine: bool = False
+    image: str  # its name or id
+    directory: str = DIRECTORY  # the working directory
+    machine: bool = False  # it shows this machine's system folders
 
     @property
     def user(self) -> str:

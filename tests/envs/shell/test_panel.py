@@ -61,7 +61,7 @@ def test_why_a_solution_is_not_paid_is_said_with_what_the_grader_printed(machine
 def test_a_task_without_a_solution_is_attacked_by_the_files_that_it_names(machines: Machines) -> None:
     task = {"instruction": "Write the largest number of n.txt into answer.txt.", "files": {"n.txt": "3\n77\n"}}
     found = panel({**task, "grader": "grep -q 77 answer.txt"}, machines)
-    assert "writes many answers into every file" in {paid.attack for paid in found.paid}
+    assert "writes many answers into every file" in found.paid
     assert not panel({**task, "grader": '[ "$(cat answer.txt)" = 77 ]'}, machines).paid
 
 
