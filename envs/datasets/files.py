@@ -75,7 +75,6 @@ def open_file(path: Path) -> Store:
 
 @lru_cache(maxsize=64)  # settling an environment, its train split and its test split open the same file
 def _opened(path: Path, state: tuple[int, ...]) -> Store:
-    """Opens a file in a state that it was seen in; raises what `open_file` does."""
     kind = path.suffixes[-2] if path.suffix == ".gz" else path.suffix
     if kind in (".parquet", ".arrow"):
         return TableRows(path)

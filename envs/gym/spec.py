@@ -155,7 +155,6 @@ def _creator(member: str, spec: Any) -> Any:
 
 
 def _missing(member: str, error: BaseException) -> PluginNotFound:
-    """Returns the error of an environment that needs what is not there."""
     lacks = getattr(error, "name", None)
     reason = " ".join(str(error).split()).rstrip(".")
     remedy = f". Install it with: pip install {lacks}" if isinstance(error, ModuleNotFoundError) and lacks else ""

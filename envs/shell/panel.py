@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from grpo.envs.shell.attacks import Known, attacks
+from grpo.envs.shell.attacks import attacks
 from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, run, tail_of
 
 _SECONDS = 20.0  # of an attack
@@ -62,18 +62,15 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
         named = [path for path in changed if posixpath.basename(path) in task.instruction]
         if gold.reward > nothing and len(named) > 1:
             idle = [path for path in named if _solved(task, machines, task.solution, path)[0].reward >= gold.reward]
-    known = Known(
-        changed or _named_files(task),
-        [posixpath.join("/tests", path) for path in task.grader.files],
-        task.instruction,
-        _has_commits(task, machines),
-    )
+    changed = changed or _named_files(task)
+    grader = [posixpath.join("/tests", path) for path in task.grader.files]
+    commits = _has_commits(task, machines)
     attacked = _hurried(task, time.monotonic() - began) if gold and gold.reward > nothing else task
     paid = {}
-    for attack in attacks(known):
-        reward = _paid(attacked, machines, Script(["sh", "-c", attack.script], seconds=_SECONDS)).reward
+    for attack, script in attacks(changed, grader, instruction=task.instruction, commits=commits):
+        reward = _paid(attacked, machines, Script(["sh", "-c", script], seconds=_SECONDS)).reward
         if reward > nothing:
-            paid[attack.name] = reward
+            paid[attack] = reward
     return Panel(
         nothing=nothing,
         gold=gold.reward if gold else None,

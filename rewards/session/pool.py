@@ -461,7 +461,6 @@ class LocalProcess:
 
 
 def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
-    """Returns what the launcher sets up."""
     user, other = os.geteuid(), os.getegid()
     if user == 0:
         user = other = _FIRST_USER + next(_serial) % _USERS

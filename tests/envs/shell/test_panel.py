@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,18 +11,9 @@ from agent_tasks import SOUND, WEAK
 from grpo.envs.shell.panel import Panel, panel_of
 from grpo.envs.shell.rows import read_task_row
 from grpo.envs.shell.task import Machines
-from grpo.plugins.pools import close_sessions, sessions_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")]
 EACH_TIME = ("double", "program", "its own tests", "half is enough")
-
-
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Machines]:
-    machines = Machines(sessions_of())
-    yield machines
-    machines.close()
-    close_sessions()
 
 
 def panel(task: dict[str, Any], machines: Machines) -> Panel:
