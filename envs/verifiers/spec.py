@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._spec.signature import RESERVED_OPTIONS
+from grpo.envs.members import member_spec
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.specs import EnvSpec, Option
+from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -78,22 +77,12 @@ def resolve(member: str) -> EnvSpec:
     config = _config_class(member)
     from grpo.envs.verifiers.tasks import takes_turns
 
-    taken = {*(option.name for option in VERIFIERS.options), *RESERVED_OPTIONS, *_OURS}
-    fields: Mapping[str, Any] = config.model_fields
-    inner = tuple(
-        Option(name, Any, None if field.is_required() else _plain(field.get_default(call_default_factory=True)))
-        for name, field in fields.items()
-        if name not in taken
+    inner = (
+        (name, None if field.is_required() else _plain(field.get_default(call_default_factory=True)))
+        for name, field in config.model_fields.items()
     )
-    return replace(
-        VERIFIERS,
-        name=f"verifiers:{member}",
-        factory=partial(make, member),
-        dataset=partial(rows, member),
-        options=(*VERIFIERS.options, *inner),
-        max_turns=MOST_TURNS if takes_turns(member) else 1,
-        resolve=None,
-    )
+    turns = MOST_TURNS if takes_turns(member) else 1
+    return member_spec(VERIFIERS, member, make, inner, _OURS, dataset=partial(rows, member), max_turns=turns)
 
 
 def _config_class(member: str) -> Any:
