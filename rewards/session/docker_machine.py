@@ -101,7 +101,7 @@ def files_of(job: SessionJob, beginning: Beginning) -> bytes:
     folders = {path.lstrip("/") for path in (HOME, *([DIRECTORY] if beginning.directory == DIRECTORY else []))}
     archive = io.BytesIO()
     with (
-        tarfile.open(fileobj=io.BytesIO(packed(job.files, beginning.directory, HOME))) as given,
+        tarfile.open(fileobj=io.BytesIO(packed(job.files, beginning.directory))) as given,
         tarfile.open(fileobj=archive, mode="w") as tar,
     ):
         if beginning.machine:  # what is missing in an image, the engine makes as root's, who the programs are there

@@ -395,7 +395,7 @@ class DockerSession:
             self.stop()
 
     def _path(self, path: str) -> str:
-        return absolute(path, self.directory, self.home)
+        return absolute(path, self.directory)
 
     def _execution(self, argv: Sequence[str], env: Mapping[str, str] | None, directory: str) -> Execution:
         self._refuse_closed()

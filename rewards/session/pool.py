@@ -64,7 +64,7 @@ class LocalPool:
             raise SandboxUnavailable(f"the session 'local' cannot be used here: {error} {remedy}") from error
 
     def open(self, job: SessionJob) -> LocalSession:
-        files = memory_file("grpo-files", packed(job.files, DIRECTORY, HOME)) if job.files else -1
+        files = memory_file("grpo-files", packed(job.files, DIRECTORY)) if job.files else -1
         try:
             return self.opened(job, files)
         finally:
@@ -322,7 +322,7 @@ class LocalSession:
             self._group.remove()
 
     def _path(self, path: str) -> str:
-        return absolute(path, self.directory, self.home)
+        return absolute(path, self.directory)
 
     def _memory_was_short(self) -> bool:
         with self._lock:
