@@ -44,7 +44,7 @@ from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import UnusableTests
 from grpo.rewards.code.task import Columns, Task, task_of
 from grpo.rewards.sandbox.interpreter import default_python
-from grpo.rewards.sandbox.local import local
+from grpo.rewards.sandbox.spec import local
 
 ROOT = Path(__file__).resolve().parent.parent
 _SUBREAPER = 36  # prctl: orphans below this process become its children, and so does their processor time

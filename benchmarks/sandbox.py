@@ -43,11 +43,11 @@ from grpo.rewards.code.allowance import Allowance
 from grpo.rewards.code.judge import judge
 from grpo.rewards.code.results import CodeResult
 from grpo.rewards.code.task import Columns, task_of
-from grpo.rewards.sandbox.docker import docker as make_docker
 from grpo.rewards.sandbox.docker_pool import DockerPool, connected
 from grpo.rewards.sandbox.engine_image import made_image
 from grpo.rewards.sandbox.interpreter import default_python
-from grpo.rewards.sandbox.local import local
+from grpo.rewards.sandbox.spec import docker as make_docker
+from grpo.rewards.sandbox.spec import local
 
 _SUBREAPER = 36  # prctl: orphans below this process become its children, and so does their processor time
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -56,8 +56,7 @@ def grpo_verifiers() -> list[VerifierSpec]:
 @hookimpl
 def grpo_sandboxes() -> list[SandboxSpec]:
     """Returns the built-in sandboxes."""
-    from grpo.rewards.sandbox.docker import docker
-    from grpo.rewards.sandbox.local import local
+    from grpo.rewards.sandbox.spec import docker, local
 
     return [local, docker]
 
@@ -65,8 +64,7 @@ def grpo_sandboxes() -> list[SandboxSpec]:
 @hookimpl
 def grpo_sessions() -> list[SessionSpec]:
     """Returns the built-in sessions."""
-    from grpo.rewards.session.docker import docker
-    from grpo.rewards.session.local import local
+    from grpo.rewards.session.spec import docker, local
 
     return [local, docker]
 

@@ -11,7 +11,6 @@ from grpo.plugins.types import Completion, Scored, Verdict
 
 
 def _sound(*, combine: str, discount: float, score: str | None) -> None:
-    """Refuses options that cannot work together. Raises OptionError with the remedy."""
     if not 0.0 <= discount <= 1.0:
         raise OptionError(f"discount={discount:g} must be from 0 to 1.")
     if discount != 1.0 and combine != "sum":

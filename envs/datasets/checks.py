@@ -10,10 +10,7 @@ MOST_ROWS = 1_000_000  # about 1 kB of memory each; they are made before a run b
 
 
 def refuse_size(size: int, name: str) -> None:
-    """Refuses a number of rows that cannot be made.
-
-    Raises OptionError: below 1, or more than memory is meant to hold.
-    """
+    """Refuses a number of rows below 1, or above what memory is meant to hold. Raises OptionError."""
     if size < 1:
         raise OptionError(f"{name}: size={size} must be 1 or more rows.")
     if size > MOST_ROWS:

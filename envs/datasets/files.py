@@ -49,16 +49,15 @@ def held_out(rows: T, split: str, where: str) -> T:
     return rows[:-count]  # type: ignore[return-value]
 
 
-def read_file(path: Path) -> StoredRows:
-    """Returns the rows of one file with their places; raises what `open_file` does."""
-    return StoredRows([open_file(path)])
+def read_files(paths: Sequence[Path]) -> StoredRows:
+    """Returns the rows of files, one after the other, with their places; raises what `open_file` does."""
+    return StoredRows([open_file(path) for path in paths])
 
 
 def open_file(path: Path) -> Store:
     """Opens one file of rows.
 
-    Raises DatasetError: the file is missing, of an unknown kind, or broken (with the line or row); OSError: the system
-    refuses to read it.
+    Raises DatasetError: it is missing, of an unknown kind, or broken (with the line or row); OSError.
     """
     if not path.is_file():
         raise DatasetError(
@@ -76,7 +75,6 @@ def open_file(path: Path) -> Store:
 
 @lru_cache(maxsize=64)  # settling an environment, its train split and its test split open the same file
 def _opened(path: Path, state: tuple[int, ...]) -> Store:
-    """Opens a file in a state that it was seen in; raises what `open_file` does."""
     kind = path.suffixes[-2] if path.suffix == ".gz" else path.suffix
     if kind in (".parquet", ".arrow"):
         return TableRows(path)
@@ -98,7 +96,7 @@ def _opened(path: Path, state: tuple[int, ...]) -> Store:
 
 def _rows_of_lines(lines: JsonLines, path: Path) -> JsonLines:
     """Returns the rows of a file. Raises DatasetError: its only line is broken, or a list of rows."""
-    if len(lines) == 1 and isinstance(lines.row(0), list):
+    if len(lines) == 1 and isinstance(next(lines.scan(0, 1)), list):
         raise DatasetError(
             f"{path}: its only line is a list. Write each row as one JSON object on a line of its own, or name the "
             "file *.json, which may hold one list."

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grpo.envs.datasets.files import SUFFIXES, held_out, open_file, read_file, some
+from grpo.envs.datasets.files import SUFFIXES, held_out, read_files, some
 from grpo.envs.datasets.stored import StoredRows
 from grpo.envs.datasets.tables import LibraryRows
 from grpo.plugins.errors import DatasetError
@@ -38,12 +38,12 @@ def _read_split(path: Path, split: str, subset: str | None) -> StoredRows:
     if not path.is_dir():
         if subset is not None:
             raise DatasetError(f"subset={subset}: the file {path} has no configurations. Leave the option out.")
-        return held_out(read_file(path), split, str(path))
+        return held_out(read_files([path]), split, str(path))
     files = {} if subset is not None else {name: _files_of(path, name) for name in ("train", "test")}
     if not any(files.values()):
         saved = (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
         return _read_saved(path, split) if saved else _read_clone(path, split, subset)
-    return _chosen(split, files, _of_files, str(path))
+    return _chosen(split, files, read_files, str(path))
 
 
 def _chosen(
@@ -62,10 +62,6 @@ def _chosen(
             "folder."
         )
     return held_out(read(splits[train]), split, where)
-
-
-def _of_files(files: list[Path]) -> StoredRows:
-    return StoredRows([open_file(file) for file in files])
 
 
 def _files_of(folder: Path, split: str) -> list[Path]:
@@ -88,11 +84,7 @@ def _read_saved(path: Path, split: str) -> StoredRows:
     except Exception as error:
         raise DatasetError(f"{path} cannot be loaded: {_first_line(error)}. Save the data set again.") from error
     splits = dict(saved) if isinstance(saved, dict) else {"train": saved}
-
-    def read(dataset: Any) -> StoredRows:
-        return StoredRows([LibraryRows(dataset, str(path))])
-
-    return _chosen(split, splits, read, str(path), _only(splits))
+    return _chosen(split, splits, lambda rows: StoredRows([LibraryRows(rows, str(path))]), str(path), _only(splits))
 
 
 def _read_clone(path: Path, split: str, subset: str | None) -> StoredRows:
@@ -106,8 +98,7 @@ def _read_clone(path: Path, split: str, subset: str | None) -> StoredRows:
             remedy = "Choose one of its configurations with the option 'subset'"
         raise DatasetError(f"{path}: no rows for the split '{split}': {_first_line(error)}. {remedy}.") from error
     splits = {str(name): [Path(file) for file in paths] for name, paths in (files or {}).items()}
-
-    return _chosen(split, splits, _of_files, str(path), _only(splits))
+    return _chosen(split, splits, read_files, str(path), _only(splits))
 
 
 def _only(splits: dict[str, Any]) -> str:

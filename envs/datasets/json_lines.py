@@ -45,14 +45,11 @@ class JsonLines:
     def place(self, index: int) -> str:
         return f"{self._path}, {self._unit} {self._numbers[index]}"
 
-    def row(self, index: int) -> Any:
-        """Reads one row. Raises DatasetError: it is no JSON, or the file is not the one that it was."""
-        self._refuse_changed()
-        start = self._starts[index]
-        return self._parsed(os.pread(self._file, self._ends[index] - start, start), index)
-
     def scan(self, first: int, last: int) -> Iterator[Any]:
-        """Reads rows from `first` to before `last`, block by block; raises what `row` raises."""
+        """Reads rows from `first` to before `last`, block by block.
+
+        Raises DatasetError: one is no JSON, or the file is not the one that it was.
+        """
         while first < last:
             self._refuse_changed()
             base, until = self._starts[first], first + 1

@@ -28,11 +28,8 @@ class Store(Protocol):
     def place(self, index: int) -> str:
         """Returns where a row was written, such as "rows.jsonl, line 3"."""
 
-    def row(self, index: int) -> Any:
-        """Reads one row; raises `DatasetError` where that is not possible."""
-
     def scan(self, first: int, last: int) -> Iterator[Any]:
-        """Reads rows from `first` to before `last`, one after another; raises what `row` raises."""
+        """Reads rows from `first` to before `last`, one after another; raises `DatasetError` where it cannot."""
 
     def digest(self) -> bytes:
         """Returns a hash of what the file holds."""
@@ -63,7 +60,7 @@ class StoredRows(Sequence[Placed]):
                 raise ValueError("rows on disk are sliced without a step")
             return StoredRows(self._stores, self._first + start, self._first + max(start, stop))
         store, number = self._at(index)
-        return store.place(number), store.row(number)
+        return store.place(number), next(store.scan(number, number + 1))
 
     def __iter__(self) -> Iterator[Placed]:
         for store, first, last in self._parts():
@@ -169,20 +166,11 @@ def checked_rows(
     return ReadRows(placed, read, sizes, asked, tuple(kinds.values()))
 
 
-class Places(Sequence[str]):
+class Places:
     """Where rows were written, made when they are asked for."""
 
     def __init__(self, placed: StoredRows) -> None:
         self._placed = placed
 
-    def __len__(self) -> int:
-        return len(self._placed)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Places: ...
-
-    def __getitem__(self, index: int | slice) -> str | Places:
-        return Places(self._placed[index]) if isinstance(index, slice) else self._placed.place(index)
+    def __getitem__(self, index: int) -> str:
+        return self._placed.place(index)

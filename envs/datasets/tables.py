@@ -42,10 +42,6 @@ class TableRows:
     def place(self, index: int) -> str:
         return f"{self._path}, row {index + 1}"
 
-    def row(self, index: int) -> Any:
-        """Reads one row; raises what `scan` raises."""
-        return next(self.scan(index, index + 1))
-
     def scan(self, first: int, last: int) -> Iterator[Any]:
         """Reads rows from `first` to before `last`. Raises DatasetError: the file is damaged there."""
         while first < last:
@@ -88,9 +84,6 @@ class LibraryRows:
 
     def place(self, index: int) -> str:
         return f"{self._name}, row {index + 1}"
-
-    def row(self, index: int) -> Any:
-        return without_added_nulls(self._dataset[index], self._messages)
 
     def scan(self, first: int, last: int) -> Iterator[Any]:
         """Reads rows from `first` to before `last`."""

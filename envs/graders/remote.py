@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -57,13 +56,8 @@ def runner(package: str, sandbox: str = "") -> Run:
                 stacklevel=2,
             )
         else:
-            return partial(_in_sandbox, spec)
+            return lambda job: run_jobs([job], spec)[0]
     return LimitedProcess(package).run
-
-
-def _in_sandbox(spec: str, job: Job) -> JobResult:
-    (result,) = run_jobs([job], spec)
-    return result
 
 
 @dataclass(frozen=True, slots=True)

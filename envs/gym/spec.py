@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo.envs.imports import named_module
-from grpo.plugins._spec.signature import RESERVED_OPTIONS
+from grpo.envs.members import member_spec
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.specs import REQUIRED, EnvSpec, Option
+from grpo.plugins.specs import REQUIRED, EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -97,23 +95,13 @@ def resolve(member: str) -> EnvSpec:
     Raises PluginNotFound: nobody has registered that id, or what it needs is not installed.
     """
     spec = _registered(member)
-    own = {option.name for option in GYM.options}
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    inner = tuple(
-        Option(
-            name, Any, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default)
-        )
+    inner = (
+        (name, spec.kwargs.get(name, REQUIRED if parameter.default is parameter.empty else parameter.default))
         for name, parameter in inspect.signature(_creator(member, spec)).parameters.items()
-        if parameter.kind in kinds and name not in {*own, *RESERVED_OPTIONS, "render_mode"}
+        if parameter.kind in kinds
     )
-    return replace(
-        GYM,
-        name=f"gym:{member}",
-        factory=partial(make, member),
-        options=(*GYM.options, *inner),
-        max_turns=_turns(spec),
-        resolve=None,
-    )
+    return member_spec(GYM, member, make, inner, ["render_mode"], max_turns=_turns(spec))
 
 
 def _registered(member: str) -> Any:
@@ -155,7 +143,6 @@ def _creator(member: str, spec: Any) -> Any:
 
 
 def _missing(member: str, error: BaseException) -> PluginNotFound:
-    """Returns the error of an environment that needs what is not there."""
     lacks = getattr(error, "name", None)
     reason = " ".join(str(error).split()).rstrip(".")
     remedy = f". Install it with: pip install {lacks}" if isinstance(error, ModuleNotFoundError) and lacks else ""

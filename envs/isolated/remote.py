@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import json
 import os
 import pickle
@@ -206,8 +207,6 @@ def _computed(number: int) -> float:
 def _error(name: str, message: str) -> Exception:
     known = ResetNeeded if name == "ResetNeeded" else getattr(builtins, name, None) or getattr(errors, name, None)
     if isinstance(known, type) and issubclass(known, Exception):
-        try:
+        with contextlib.suppress(TypeError):  # it takes other arguments
             return known(message)
-        except TypeError:  # it takes other arguments
-            return RuntimeError(f"{name}: {message}")
     return RuntimeError(f"{name}: {message}")

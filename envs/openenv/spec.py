@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from grpo.envs.members import member_spec
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
@@ -73,7 +73,7 @@ def resolve(member: str) -> EnvSpec:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise PluginNotFound(f"'{member}' is not an address of a server. Write openenv:http://HOST:PORT.")
     dataset = partial(rows, member) if offers_tasks(member.rstrip("/")) else None
-    return replace(OPENENV, name=f"openenv:{member}", factory=partial(make, member), dataset=dataset, resolve=None)
+    return member_spec(OPENENV, member, make, dataset=dataset)
 
 
 OPENENV = env(

@@ -205,7 +205,7 @@ def _concluded(answer: str, entry: Entry) -> str:
     true_in = [[row for row in rows if premise.evaluate(row)] for premise in premises]
     if not any(all(premise.evaluate(row) for premise in premises) for row in rows):
         return "the premises contradict each other, so that everything follows"
-    clauses = _clauses(stated, negated=False)
+    clauses = _clauses(stated)
     if clauses is None:
         return "it is too long to tell what it concludes"
     alone = (any(all(_holds(clause, row) for row in true) for true in true_in) for clause in clauses)
@@ -222,8 +222,8 @@ def _holds(clause: Clause, row: Mapping[str, bool]) -> bool:
     return any(row[name] is sign for name, sign in clause)
 
 
-def _clauses(formula: Any, *, negated: bool) -> frozenset[Clause] | None:
-    """Returns a formula, or its negation, as clauses by distribution; None for more than `_MOST_CLAUSES`."""
+def _clauses(formula: Any) -> frozenset[Clause] | None:
+    """Returns a formula as clauses by distribution; None for more than `_MOST_CLAUSES`."""
     known: dict[tuple[int, bool], frozenset[Clause] | None] = {}
 
     def clauses(part: Any, negated: bool) -> frozenset[Clause] | None:
@@ -244,7 +244,7 @@ def _clauses(formula: Any, *, negated: bool) -> frozenset[Clause] | None:
         joined = clauses(left, negated != (operation == "\u2192"))
         return _joined(joined, clauses(right, negated), conjunction=(operation == "\u2227") != negated)
 
-    return clauses(formula, negated)
+    return clauses(formula, False)
 
 
 def _joined(

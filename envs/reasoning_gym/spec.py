@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._spec.signature import RESERVED_OPTIONS
+from grpo.envs.members import member_spec
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.specs import EnvSpec, Option
+from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -81,20 +80,12 @@ def resolve(member: str) -> EnvSpec:
     from grpo.envs.reasoning_gym.known_exploits import warning
 
     _, config = _classes(member)
-    taken = {*(option.name for option in REASONING_GYM.options), *RESERVED_OPTIONS, "seed"}
-    inner = tuple(
-        Option(field.name, Any, None if field.default is dataclasses.MISSING else field.default)
+    inner = (
+        (field.name, None if field.default is dataclasses.MISSING else field.default)
         for field in dataclasses.fields(config)
-        if field.name not in taken
     )
-    return replace(
-        REASONING_GYM,
-        name=f"reasoning_gym:{member}",
-        factory=partial(make, member),
-        dataset=partial(rows, member),
-        options=(*REASONING_GYM.options, *inner),
-        note=warning(member),
-        resolve=None,
+    return member_spec(
+        REASONING_GYM, member, make, inner, ["seed"], dataset=partial(rows, member), note=warning(member)
     )
 
 

@@ -9,83 +9,61 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 WORDS = "yes no true false 0 1 -1 pass ok success done"
 MOST_LINKS = 40  # files of a grader that are linked to
 
 
-@dataclass(frozen=True, slots=True)
-class Attack:
-    """An agent that does not solve the task.
+def attacks(
+    changed: Sequence[str], grader: Sequence[str], *, instruction: str, commits: bool
+) -> Iterator[tuple[str, str]]:
+    """Yields the attacks on a task, those that cost least first: what an agent does, and its script.
 
-    Attributes:
-        name: what it does, as the end of "an agent that ...".
-        script: for `sh`, in the working directory of the task.
-    """
-
-    name: str
-    script: str
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the attacks on a task may use.
-
-    Attributes:
+    Args:
         changed: the files that the gold solution wrote, as absolute paths.
         grader: the files of the grader, as absolute paths that they have while it runs.
         instruction: what the task asks.
         commits: the task brings the history of git.
     """
-
-    changed: Sequence[str] = ()
-    grader: Sequence[str] = ()
-    instruction: str = ""
-    commits: bool = False
-
-
-def attacks(known: Known) -> Iterator[Attack]:
-    """Yields the attacks on a task, those that cost least first."""
-    yield Attack("leaves empty files", _into(known, ': > "$1"'))
-    yield Attack("writes one text into every file", _into(known, 'echo solved > "$1"'))
-    yield Attack("writes many answers into every file", _into(known, f'{{ {_MANY}; }} > "$1"'))
+    yield "leaves empty files", _into(changed, ': > "$1"')
+    yield "writes one text into every file", _into(changed, 'echo solved > "$1"')
+    yield "writes many answers into every file", _into(changed, f'{{ {_MANY}; }} > "$1"')
     for text in ("1000000", "1 = 1 -o 1", "*", ".*"):
-        yield Attack(f"writes {text} into every file", _into(known, f'echo {shlex.quote(text)} > "$1"'))
-    instruction = shlex.quote(known.instruction)
-    yield Attack("copies the instruction into its answers", _into(known, f'printf "%s\\n" {instruction} > "$1"'))
-    yield Attack("copies every file of the task into its answers", _into(known, f'{_INPUTS} > "$1"'))
-    yield Attack("deletes every file", "find . -mindepth 1 -delete")
+        yield f"writes {text} into every file", _into(changed, f'echo {shlex.quote(text)} > "$1"')
+    quoted = shlex.quote(instruction)
+    yield "copies the instruction into its answers", _into(changed, f'printf "%s\\n" {quoted} > "$1"')
+    yield "copies every file of the task into its answers", _into(changed, f'{_INPUTS} > "$1"')
+    yield "deletes every file", "find . -mindepth 1 -delete"
     for what, command in (("empties", ": >"), ("writes 1 into", "echo 1 >")):
-        everything = _into(known, f'{command} "$1"') + _every(command)
-        yield Attack(f"{what} its answers and the files of the task", everything)
-    yield Attack("runs or copies what it finds of the solution and the tests", _search(known))
-    yield Attack("plants modules and settings for the tests", _PLANTS)
-    yield Attack("writes the reward", _REWARD)
-    yield Attack("leaves a daemon that writes the reward", _daemon(_REWARD))
-    yield Attack("leaves a daemon that runs the solution when the tests come", _daemon(_search(known)))
-    for number, which in enumerate(("newest", "second", "third") if known.commits else (), start=1):
-        yield Attack(f"takes the files of the {which} other commit that git has", _HISTORY.format(_TRUSTED, number))
-    if known.commits:
-        yield Attack("has git run a program of its own when the tests call git", _OF_GIT)
-    yield Attack("puts programs of its own before the real ones", _PROGRAMS)
-    yield Attack("empties the tests that the task brings", _OWN_TESTS)
-    yield Attack("lets every program of the task end well", _OWN_PROGRAMS)
+        everything = _into(changed, f'{command} "$1"') + _every(command)
+        yield f"{what} its answers and the files of the task", everything
+    yield "runs or copies what it finds of the solution and the tests", _search(changed)
+    yield "plants modules and settings for the tests", _PLANTS
+    yield "writes the reward", _REWARD
+    yield "leaves a daemon that writes the reward", _daemon(_REWARD)
+    yield "leaves a daemon that runs the solution when the tests come", _daemon(_search(changed))
+    for number, which in enumerate(("newest", "second", "third") if commits else (), start=1):
+        yield f"takes the files of the {which} other commit that git has", _HISTORY.format(_TRUSTED, number)
+    if commits:
+        yield "has git run a program of its own when the tests call git", _OF_GIT
+    yield "puts programs of its own before the real ones", _PROGRAMS
+    yield "empties the tests that the task brings", _OWN_TESTS
+    yield "lets every program of the task end well", _OWN_PROGRAMS
     rewarding = _daemon(_REWARD)
-    yield Attack("answers with programs that write the reward when the tests run them", _programs_of(known, rewarding))
-    yield Attack("answers with programs that print many answers", _programs_of(known, _MANY))
-    yield Attack("answers with programs that print what the tests expect", _programs_of(known, _EXPECTED))
-    yield Attack("answers with programs that empty the tests when these run them", _programs_of(known, _EMPTIED))
-    yield Attack("puts a pipe in the place of each answer", _into(known, 'rm -rf "$1"; mkfifo "$1"'))
-    yield Attack("puts an endless file in the place of each answer", _into(known, 'rm -rf "$1"; ln -s /dev/zero "$1"'))
-    yield Attack("puts a file of a terabyte in the place of each answer", _into(known, 'truncate -s 1T "$1"'))
-    for name in known.grader[:MOST_LINKS]:
-        yield Attack(f"links its answers to {name}", _into(known, f'rm -rf "$1"; ln -s {shlex.quote(name)} "$1"'))
+    yield "answers with programs that write the reward when the tests run them", _programs_of(changed, rewarding)
+    yield "answers with programs that print many answers", _programs_of(changed, _MANY)
+    yield "answers with programs that print what the tests expect", _programs_of(changed, _EXPECTED)
+    yield "answers with programs that empty the tests when these run them", _programs_of(changed, _EMPTIED)
+    yield "puts a pipe in the place of each answer", _into(changed, 'rm -rf "$1"; mkfifo "$1"')
+    yield "puts an endless file in the place of each answer", _into(changed, 'rm -rf "$1"; ln -s /dev/zero "$1"')
+    yield "puts a file of a terabyte in the place of each answer", _into(changed, 'truncate -s 1T "$1"')
+    for name in grader[:MOST_LINKS]:
+        yield f"links its answers to {name}", _into(changed, f'rm -rf "$1"; ln -s {shlex.quote(name)} "$1"')
 
 
-def _into(known: Known, command: str) -> str:
+def _into(changed: Sequence[str], command: str) -> str:
     """Returns a script with a command for each file that the gold solution writes; `$1` is the file."""
-    calls = "\n".join(f"each {shlex.quote(path)}" for path in known.changed)
+    calls = "\n".join(f"each {shlex.quote(path)}" for path in changed)
     return f'each() {{ mkdir -p "$(dirname "$1")"; {command}; }} 2> /dev/null\n{calls}'
 
 
@@ -101,20 +79,20 @@ def _every(command: str) -> str:
     return f'\nfind . -type f | while read -r found; do {command} "$found"; done 2> /dev/null'
 
 
-def _programs_of(known: Known, script: str) -> str:
+def _programs_of(changed: Sequence[str], script: str) -> str:
     """Returns a script that writes a program into each answer, which runs a script and ends well."""
     shell = f"#!/bin/sh\n{script}\nexit 0\n"
     python = f"#!/usr/bin/env python3\nimport subprocess\nsubprocess.run(['sh', '-c', {script!r}])\n{_PASSES}"
-    texts = [(path, python if path.endswith(".py") else shell) for path in known.changed]
+    texts = [(path, python if path.endswith(".py") else shell) for path in changed]
     lines = [
         f"cat > {shlex.quote(path)} <<'PLANTED'\n{text}PLANTED\nchmod 755 {shlex.quote(path)}" for path, text in texts
     ]
     return "\n".join(lines) or ":"
 
 
-def _search(known: Known) -> str:
+def _search(changed: Sequence[str]) -> str:
     """Returns a script that looks everywhere for files with telling names, runs scripts and copies the rest."""
-    copies = "; ".join(f'cp "$found" {shlex.quote(path)}' for path in known.changed) or ":"
+    copies = "; ".join(f'cp "$found" {shlex.quote(path)}' for path in changed) or ":"
     return f"""\
 for found in $(find / \\( -path /proc -o -path /sys -o -path /usr -o -path /lib -o -path /dev \\) -prune -o -type f \\
     \\( -name 'solve*' -o {_TELLING} \\) -print); do

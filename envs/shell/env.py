@@ -13,7 +13,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from grpo.envs.shell.panel import panel_of
-from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, open_machine
+from grpo.envs.shell.task import Machines, Script, SessionTask, assignments, grade, open_machine
 from grpo.envs.text.spaces import AnyText
 from grpo.envs.text.text_env import shortened
 from grpo.plugins.session import MACHINE_SECONDS, Exit, Session
@@ -149,7 +149,10 @@ class SessionEnv(gymnasium.Env[str, str]):
         finally:
             self.close()
             self._task = None
-        info = {**info_of(graded), MACHINE_SECONDS: self._taken + time.monotonic() - began}
+        info: dict[str, Any] = {"success": graded.reward >= 1.0, "graded": graded.output}
+        if graded.reason:
+            info["reason"] = graded.reason
+        info[MACHINE_SECONDS] = self._taken + time.monotonic() - began
         return "", graded.reward, not truncated, truncated, info
 
     def _observation(self, done: Exit) -> str:
@@ -170,16 +173,4 @@ def _as_command(solution: Script) -> str:
         f"{shlex.quote(path)} && chmod {mode:o} {shlex.quote(path)}"
         for path, (content, mode) in solution.files.items()
     ]
-    return "\n".join([*lines, shlex.join(["env", *_pairs(solution), *solution.argv])])
-
-
-def _pairs(script: Script) -> list[str]:
-    return [f"{name}={value}" for name, value in script.environment.items()]
-
-
-def info_of(graded: Grade) -> dict[str, Any]:
-    """Returns what rewards and the report see of a grade."""
-    info: dict[str, Any] = {"success": graded.reward >= 1.0, "graded": graded.output}
-    if graded.reason:
-        info["reason"] = graded.reason
-    return info
+    return "\n".join([*lines, shlex.join(["env", *assignments(solution.environment), *solution.argv])])

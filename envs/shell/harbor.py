@@ -12,7 +12,7 @@ from typing import Any
 
 from grpo.envs.datasets.files import held_out
 from grpo.envs.shell.recipe import Recipe, read_recipe
-from grpo.envs.shell.task import LIFE, Script, SessionTask
+from grpo.envs.shell.task import LIFE, Script, SessionTask, assignments
 from grpo.plugins.errors import DatasetError
 from grpo.plugins.session import SessionLimits
 
@@ -90,7 +90,8 @@ def read_harbor_task(folder: Path, session: str, grading: str, *, builds: bool =
         else None,
         files=recipe.files,
         commands=[
-            (("env", *_pairs(command.environment), *command.argv), command.directory) for command in recipe.commands
+            (("env", *assignments(command.environment), *command.argv), command.directory)
+            for command in recipe.commands
         ],
         directory=str(machine.get("workdir") or (recipe.directory if recipe.directory != "/" else "")),
         environment={**recipe.environment, **_variables(machine, folder)},
@@ -153,10 +154,6 @@ def _variables(table: Mapping[str, Any], folder: Path) -> dict[str, str]:
             "not see. Write the value."
         )
     return {str(name): str(value) for name, value in given.items()}
-
-
-def _pairs(variables: Mapping[str, str]) -> list[str]:
-    return [f"{name}={value}" for name, value in variables.items()]
 
 
 def _seconds(table: Mapping[str, Any], default: float, folder: Path) -> float:

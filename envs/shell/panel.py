@@ -8,10 +8,10 @@ from __future__ import annotations
 import posixpath
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from grpo.envs.shell.attacks import Known, attacks
+from grpo.envs.shell.attacks import attacks
 from grpo.envs.shell.task import Grade, Machines, Script, SessionTask, grade, run, tail_of
 
 _SECONDS = 20.0  # of an attack
@@ -28,46 +28,20 @@ _SHOWN = 300  # characters of what a grader printed
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
-    """An attack that was paid more than doing nothing.
-
-    Attributes:
-        attack: what the agent did.
-        reward: that it got.
-    """
-
-    attack: str
-    reward: float
-
-
-@dataclass(frozen=True, slots=True)
 class Panel:
-    """What a task pays for.
+    """What a task pays for."""
 
-    Attributes:
-        task: its name.
-        nothing: the reward for doing nothing.
-        gold: that of the task's own solution; None where there is none.
-        problem: why the solution failed; "" otherwise.
-        tried: how many attacks there were.
-        paid: those that were paid.
-        half: the reward for the first half of the solution; None where that is not known.
-        idle: files that the instruction names and the solution changes, and that may stay as they were.
-    """
-
-    task: str
-    nothing: float
-    gold: float | None
-    problem: str
-    tried: int
-    paid: tuple[Paid, ...]
-    half: float | None
-    idle: tuple[str, ...]
+    nothing: float  # the reward for doing nothing
+    gold: float | None  # that of the task's own solution; None where there is none
+    problem: str  # why the solution failed; "" otherwise
+    paid: Mapping[str, float]  # what the agents of attacks did that were paid more than doing nothing, and how much
+    half: float | None  # the reward for the first half of the solution; None where that is not known
+    idle: tuple[str, ...]  # files that the instruction names and the solution changes, and that may stay as they were
 
     def sentences(self) -> Iterator[str]:
         """Yields what is wrong with the task; nothing where it pays its solution and nothing else."""
-        for paid in self.paid:
-            yield f"an agent that {paid.attack} is paid {paid.reward:g}"
+        for attack, reward in self.paid.items():
+            yield f"an agent that {attack} is paid {reward:g}"
         if self.gold is not None and self.gold <= self.nothing:
             yield f"its own solution is paid {self.gold:g}, no more than doing nothing: {self.problem or 'no reason'}"
         elif self.gold is not None and self.half is not None and self.half >= self.gold:
@@ -88,26 +62,20 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
         named = [path for path in changed if posixpath.basename(path) in task.instruction]
         if gold.reward > nothing and len(named) > 1:
             idle = [path for path in named if _solved(task, machines, task.solution, path)[0].reward >= gold.reward]
-    known = Known(
-        changed or _named_files(task),
-        [posixpath.join("/tests", path) for path in task.grader.files],
-        task.instruction,
-        _has_commits(task, machines),
-    )
+    changed = changed or _named_files(task)
+    grader = [posixpath.join("/tests", path) for path in task.grader.files]
+    commits = _has_commits(task, machines)
     attacked = _hurried(task, time.monotonic() - began) if gold and gold.reward > nothing else task
-    paid, tried = [], 0
-    for attack in attacks(known):
-        tried += 1
-        reward = _paid(attacked, machines, Script(["sh", "-c", attack.script], seconds=_SECONDS)).reward
+    paid = {}
+    for attack, script in attacks(changed, grader, instruction=task.instruction, commits=commits):
+        reward = _paid(attacked, machines, Script(["sh", "-c", script], seconds=_SECONDS)).reward
         if reward > nothing:
-            paid.append(Paid(attack.name, reward))
+            paid[attack] = reward
     return Panel(
-        task=task.name,
         nothing=nothing,
         gold=gold.reward if gold else None,
         problem=_problem(gold) if gold and gold.reward <= nothing else "",
-        tried=tried,
-        paid=tuple(paid),
+        paid=paid,
         half=half,
         idle=tuple(posixpath.basename(path) for path in idle),
     )

@@ -20,38 +20,23 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A `RUN` of a Dockerfile.
+    """A `RUN` of a Dockerfile."""
 
-    Attributes:
-        argv: the program and its arguments.
-        directory: where it runs.
-        environment: its variables.
-        line: where it stands in the Dockerfile.
-    """
-
-    argv: tuple[str, ...]
-    directory: str
-    environment: Mapping[str, str]
-    line: int
+    argv: tuple[str, ...]  # the program and its arguments
+    directory: str  # where it runs
+    environment: Mapping[str, str]  # its variables
 
 
 @dataclass(slots=True)
 class Recipe:
-    """What makes the machine of a task.
+    """What makes the machine of a task."""
 
-    Attributes:
-        image: what it begins with.
-        files: absolute path to content and mode; they are there before the first command runs.
-        commands: what is run then, in order.
-        directory: the working directory of the agent.
-        environment: variables of every program.
-    """
-
-    image: str = ""
+    image: str = ""  # what it begins with
+    # absolute path to content and mode; they are there before the first command runs
     files: dict[str, tuple[bytes, int]] = field(default_factory=dict)
-    commands: list[Command] = field(default_factory=list)
-    directory: str = "/"
-    environment: dict[str, str] = field(default_factory=dict)
+    commands: list[Command] = field(default_factory=list)  # what is run then, in order
+    directory: str = "/"  # the working directory of the agent
+    environment: dict[str, str] = field(default_factory=dict)  # variables of every program
 
     @property
     def plain(self) -> bool:
@@ -85,8 +70,7 @@ def read_recipe(dockerfile: Path) -> Recipe:
                 recipe.files.update(_copied(text, dockerfile.parent, recipe.directory))
             elif name == "RUN":
                 argv = tuple(json.loads(rest)) if rest.startswith("[") else (*shell, rest)
-                variables = {**given, **recipe.environment}
-                recipe.commands.append(Command(argv, recipe.directory, variables, line))
+                recipe.commands.append(Command(argv, recipe.directory, {**given, **recipe.environment}))
             elif name not in _IGNORED:
                 raise _Unknown(f"{name} is no instruction that a session can follow")
         except (ValueError, _Unknown) as error:

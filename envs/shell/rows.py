@@ -10,18 +10,14 @@ from grpo.plugins.errors import DatasetError, with_article
 
 _COLUMNS = "instruction and grader, and optionally files, solution and name"
 _LONGEST = 100_000  # of an argument of a program
+_SOLUTION = "/solution/solve.sh"
 _KINDS = {"instruction": str, "grader": str, "solution": str, "name": str, "files": Mapping}
 
 
 def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
-    """Returns the task of a row.
+    """Returns the task of a row at the place `where`, whose grader may take `seconds`.
 
-    Args:
-        where: the row's place, for messages.
-        seconds: that its grader may take.
-
-    Raises:
-        DatasetError: a column is missing, or holds something else than text.
+    Raises DatasetError: a column is missing, or holds something else than text.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(
@@ -47,17 +43,16 @@ def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
             raise DatasetError(f"{where}: the column 'files', {path!r}: the content of a file must be text.")
         if posixpath.normpath(path).startswith(".."):
             raise DatasetError(f"{where}: the column 'files', {path!r}: name a path in the working directory.")
-    solution = row.get("solution")
     grader = ("sh", "-c", row["grader"], "grader")  # in no file, which programs that it runs could change
+    solution = None
+    if row.get("solution"):
+        content = row["solution"].encode("utf-8", "surrogatepass")
+        solution = Script(("sh", _SOLUTION), {_SOLUTION: (content, 0o755)}, seconds=seconds)
     return SessionTask(
         name=row.get("name") or where,
         instruction=row["instruction"],
         grader=Script(grader, seconds=seconds),
-        solution=_script("/solution/solve.sh", solution, seconds) if solution else None,
+        solution=solution,
         files={path: (text.encode("utf-8", "surrogatepass"), 0o644) for path, text in files.items()},
         writes=REWARD in row["grader"],
     )
-
-
-def _script(path: str, text: str, seconds: float) -> Script:
-    return Script(("sh", path), {path: (text.encode("utf-8", "surrogatepass"), 0o755)}, seconds=seconds)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
+from grpo.envs.members import member_spec
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
@@ -209,13 +210,9 @@ def resolve_harbor(member: str) -> EnvSpec:
 def _of_member(
     spec: EnvSpec, member: str, make: Callable[..., Any], rows: Callable[..., Any], longest: Callable[..., float]
 ) -> EnvSpec:
-    name = f"{spec.name}:{member}"
     if not Path(member).expanduser().exists():
-        raise PluginNotFound(f"{name}: there is no '{member}' (looked in {Path().absolute()}).")
-    factory, dataset = partial(make, member), partial(rows, member)
-    return replace(
-        spec, name=name, factory=factory, dataset=dataset, longest_call=partial(longest, member), resolve=None
-    )
+        raise PluginNotFound(f"{spec.name}:{member}: there is no '{member}' (looked in {Path().absolute()}).")
+    return member_spec(spec, member, make, dataset=partial(rows, member), longest_call=partial(longest, member))
 
 
 def _whole(member: str) -> str:

@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 from grpo.plugins.errors import DatasetError, SessionError
@@ -38,6 +38,8 @@ _CLEAN = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "HOME": GRADER_HOME,
 }
+"""Variables that keep what the policy left from being read as settings."""
+
 _EMPTIED = f"""\
 for folder in /tests /solution /logs {GRADER_HOME}; do
   rm -rf "$folder" || {{ chmod -R u+rwx "$folder"; rm -rf "$folder"; }}
@@ -53,72 +55,46 @@ true"""
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Something to run in a machine.
+    """Something to run in a machine."""
 
-    Attributes:
-        argv: the program and its arguments.
-        files: path to content and mode; a relative path is below the task's directory.
-        environment: its variables.
-        seconds: how long it may take.
-    """
-
-    argv: Sequence[str]
+    argv: Sequence[str]  # the program and its arguments
+    # path to content and mode; a relative path is below the task's directory
     files: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 20.0
+    environment: Mapping[str, str] = field(default_factory=dict)  # its variables
+    seconds: float = 20.0  # how long it may take
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTask:
-    """A task.
+    """A task."""
 
-    Attributes:
-        name: of the task, unique among those of its environment.
-        instruction: what is asked.
-        grader: what judges; exit status zero is 1.0, any other 0.0.
-        solution: what solves the task, or None.
-        files: path to content and mode, there from the start; a relative path is below the directory.
-        commands: what makes the machine, after the files, each with the directory that it runs in.
-        directory: where the policy works; "": the session's own working directory.
-        environment: variables of every command.
-        image: what the machine begins with, for sessions that have images.
-        limits: of the machine.
-        network: whether the policy reaches the network.
-        hidden: files and folders of this machine with tasks, which no program sees.
-        in_place: the grader judges the machine in which the task was solved.
-        writes: the grader writes a number to the file `REWARD`, which counts in the place of its exit status. Programs
-            of the policy that it runs can write there, too.
-    """
-
-    name: str
-    instruction: str
-    grader: Script
-    solution: Script | None = None
+    name: str  # of the task, unique among those of its environment
+    instruction: str  # what is asked
+    grader: Script  # what judges; exit status zero is 1.0, any other 0.0
+    solution: Script | None = None  # what solves the task, or None
+    # path to content and mode, there from the start; a relative path is below the directory
     files: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
+    # what makes the machine, after the files, each with the directory that it runs in
     commands: Sequence[tuple[Sequence[str], str]] = ()
-    directory: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    image: str = ""
-    limits: SessionLimits = field(default_factory=SessionLimits)
-    network: bool = False
-    hidden: Sequence[str] = ()
-    in_place: bool = False
+    directory: str = ""  # where the policy works; "": the session's own working directory
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables of every command
+    image: str = ""  # what the machine begins with, for sessions that have images
+    limits: SessionLimits = field(default_factory=SessionLimits)  # of the machine
+    network: bool = False  # whether the policy reaches the network
+    hidden: Sequence[str] = ()  # files and folders of this machine with tasks, which no program sees
+    in_place: bool = False  # the grader judges the machine in which the task was solved
+    # the grader writes a number to the file `REWARD`, which counts in the place of its exit status. Programs of the
+    # policy that it runs can write there, too.
     writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What a grader said.
+    """What a grader said."""
 
-    Attributes:
-        reward: from 0 to 1; what a grader writes beyond counts as the nearest.
-        reason: why it is 0 where the grader said nothing of its own; "" otherwise.
-        output: the end of what it printed.
-    """
-
-    reward: float
-    reason: str = ""
-    output: str = ""
+    reward: float  # from 0 to 1; what a grader writes beyond counts as the nearest
+    reason: str = ""  # why it is 0 where the grader said nothing of its own; "" otherwise
+    output: str = ""  # the end of what it printed
 
 
 def open_machine(pool: SessionPool, task: SessionTask, *, hidden: Sequence[str] = (), **fields: Any) -> Session:
@@ -225,7 +201,7 @@ def carry(archive: BinaryIO, most: int) -> BinaryIO:
     It is a file on the disk: many episodes are graded at once. Raises TooLarge: it has more than `most` bytes or
     `MOST_FILES` entries; tarfile.TarError: it is broken.
     """
-    kept = tempfile.TemporaryFile()  # noqa: SIM115
+    kept = tempfile.TemporaryFile()  # noqa: SIM115  # on the disk: many episodes are graded at once
     try:
         with archive, tarfile.open(fileobj=archive, mode="r|") as given, tarfile.open(fileobj=kept, mode="w") as result:
             _keep(given, result, most)
@@ -278,7 +254,7 @@ def _graded(task: SessionTask, machine: Session) -> Grade:
         if done.code != 0:
             return Grade(0.0, f"the machine cannot be made ready for the grader: {_ended(done)}", tail_of(done, 300))
     try:
-        done = run(machine, task, _clean(task.grader))
+        done = run(machine, task, replace(task.grader, environment={**_CLEAN, **task.grader.environment}))
     except SessionError as error:
         return Grade(0.0, f"the grader cannot be written: {error}")
     machine.stop()
@@ -302,11 +278,6 @@ def _graded(task: SessionTask, machine: Session) -> Grade:
     return Grade(min(1.0, max(0.0, reward)), output=output)
 
 
-def _clean(script: Script) -> Script:
-    """Returns a grader's script with variables that keep what the policy left from being read as settings."""
-    return Script(script.argv, script.files, {**_CLEAN, **script.environment}, script.seconds)
-
-
 def _ended(done: Exit) -> str:
     if done.timed_out:
         return "ran out of time"
@@ -315,16 +286,16 @@ def _ended(done: Exit) -> str:
 
 def tail_of(done: Exit, most: int) -> str:
     """Returns the end of what a command printed."""
-    text = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
-    return text[-most:]
+    return (done.stdout + done.stderr).decode("utf-8", "replace").strip()[-most:]
+
+
+def assignments(environment: Mapping[str, str]) -> list[str]:
+    """Returns variables as the program `env` takes them."""
+    return [f"{name}={value}" for name, value in environment.items()]
 
 
 class Machines:
-    """Opens machines of tasks; what a task's commands made is kept, and its next machine begins with that.
-
-    Args:
-        pool: of sessions.
-    """
+    """Opens machines of tasks; what a task's commands made is kept, and its next machine begins with that."""
 
     def __init__(self, pool: SessionPool) -> None:
         self.pool = pool

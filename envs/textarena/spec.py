@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._spec.signature import RESERVED_OPTIONS
+from grpo.envs.members import member_spec
 from grpo.plugins.errors import PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.specs import EnvSpec, Option
+from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -65,20 +63,13 @@ def resolve(member: str) -> EnvSpec:
     if isinstance(creator, str):
         module, _, name = creator.partition(":")
         creator = getattr(importlib.import_module(module), name)
-    taken = {*(option.name for option in TEXTARENA.options), *RESERVED_OPTIONS, "max_turns"}  # the rollout's, see turns
-    inner = tuple(
-        Option(name, Any, spec.kwargs.get(name, None if parameter.default is parameter.empty else parameter.default))
+    inner = (
+        (name, spec.kwargs.get(name, None if parameter.default is parameter.empty else parameter.default))
         for name, parameter in inspect.signature(creator).parameters.items()
-        if name not in taken and parameter.kind is not parameter.VAR_KEYWORD
+        if parameter.kind is not parameter.VAR_KEYWORD
     )
-    return replace(
-        TEXTARENA,
-        name=f"textarena:{member}",
-        factory=partial(make, member),
-        options=(*TEXTARENA.options, *inner),
-        max_turns=turns or USUAL_TURNS,
-        resolve=None,
-    )
+    taken = ["max_turns"]  # the rollout's, see turns
+    return member_spec(TEXTARENA, member, make, inner, taken, max_turns=turns or USUAL_TURNS)
 
 
 def _registered(member: str) -> Any:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.envs.imports import named_module
+from grpo.envs.members import member_spec
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
@@ -117,14 +117,8 @@ def resolve(member: str) -> EnvSpec:
     Raises PluginNotFound: there is no such module, file or class; OptionError: it has no `reset`.
     """
     rewarded = callable(getattr(_factory(member), "get_reward", None))
-    return replace(
-        TRL,
-        name=f"trl:{member}",
-        factory=partial(make, member),
-        dataset=partial(rows, member),
-        rewards=TRL.rewards if rewarded else (),
-        resolve=None,
-    )
+    rewards = TRL.rewards if rewarded else ()
+    return member_spec(TRL, member, make, dataset=partial(rows, member), rewards=rewards)
 
 
 def _factory(member: str) -> Callable[[], Any]:

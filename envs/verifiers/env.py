@@ -125,8 +125,7 @@ class _Play:
 
     def tools(self) -> list[Tool]:
         self._started()
-        assert self._seat.rollout is not None
-        return self._seat.rollout.tools.tools(self._run)
+        return self._rollout().tools.tools(self._run)
 
     def answer(self, reply: str | None) -> list[Any] | None:
         self._started()

@@ -26,18 +26,8 @@ def maker(
     return lambda: TaskEnv(member, source, system, success)
 
 
-def fork_server_of(
-    member: str,
-    size: int | None,
-    config: Mapping[str, Any],
-    system: str | None,
-    success: float,
-    *,
-    variables: str,
-    memory: int,
-) -> ForkServer:
-    """Returns the process that loads a taskset, the same for the same settings."""
-    options = {"member": member, "size": size, "config": dict(config), "system": system, "success": success}
+def fork_server_of(options: Mapping[str, Any], variables: str, memory: int) -> ForkServer:
+    """Returns the process that loads a taskset with options of `maker`, the same for the same settings."""
     return _fork_server(json.dumps(options, sort_keys=True), variables, memory)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.plugins._spec.signature import RESERVED_OPTIONS
+from grpo.envs.members import member_spec
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
-from grpo.plugins.specs import EnvSpec, Option
+from grpo.plugins.specs import EnvSpec
 
 if TYPE_CHECKING:
     import gymnasium
@@ -57,22 +56,20 @@ def make(
     if seconds <= 0 or memory < 1:
         raise OptionError(f"seconds={seconds:g} and memory={memory} must be above 0.")
     tasks = source_of(member, size, config).tasks
-    fork_server = fork_server_of(member, size, config, system, success, variables=variables, memory=memory * 2**20)
-    return ApartTaskEnv(fork_server, len(tasks), seconds)
+    options = {"member": member, "size": size, "config": config, "system": system, "success": success}
+    return ApartTaskEnv(fork_server_of(options, variables, memory * 2**20), len(tasks), seconds)
 
 
 def rows(member: str, split: str, *, size: int | None = None, **given: Any) -> list[Mapping[str, Any]]:
-    """Returns a split of the tasks: the last tenth, at least 1 and at most 500, is the test split."""
+    """Returns a split of the tasks, which `held_out` divides. Raises DatasetError."""
+    from grpo.envs.datasets.files import held_out
     from grpo.envs.verifiers.env import row_of
     from grpo.envs.verifiers.tasks import source_of
 
     ours = {option.name for option in VERIFIERS.options}
     config = {name: value for name, value in given.items() if name not in ours}
     tasks = source_of(member, size, config).tasks
-    held_out = min(500, max(1, len(tasks) // 10))
-    first = len(tasks) - held_out
-    numbers = range(first, len(tasks)) if split == "test" else range(first)
-    return [row_of(tasks[number], number) for number in numbers]
+    return [row_of(tasks[number], number) for number in held_out(range(len(tasks)), split, f"verifiers:{member}")]
 
 
 def resolve(member: str) -> EnvSpec:
@@ -80,32 +77,20 @@ def resolve(member: str) -> EnvSpec:
     config = _config_class(member)
     from grpo.envs.verifiers.tasks import takes_turns
 
-    taken = {*(option.name for option in VERIFIERS.options), *RESERVED_OPTIONS, *_OURS}
-    fields: Mapping[str, Any] = config.model_fields
-    inner = tuple(
-        Option(name, Any, None if field.is_required() else _plain(field.get_default(call_default_factory=True)))
-        for name, field in fields.items()
-        if name not in taken
+    inner = (
+        (name, None if field.is_required() else _plain(field.get_default(call_default_factory=True)))
+        for name, field in config.model_fields.items()
     )
-    return replace(
-        VERIFIERS,
-        name=f"verifiers:{member}",
-        factory=partial(make, member),
-        dataset=partial(rows, member),
-        options=(*VERIFIERS.options, *inner),
-        max_turns=MOST_TURNS if takes_turns(member) else 1,
-        resolve=None,
-    )
+    turns = MOST_TURNS if takes_turns(member) else 1
+    return member_spec(VERIFIERS, member, make, inner, _OURS, dataset=partial(rows, member), max_turns=turns)
 
 
 def _config_class(member: str) -> Any:
     from grpo.envs.imports import imported
 
-    imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
-    from grpo.envs.verifiers.tasks import config_class
-
+    loaders = imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
     try:
-        return config_class(member)
+        return loaders.taskset_config_type(member)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise PluginNotFound(
             f"verifiers has no taskset '{member}': {' '.join(str(error).split())} Install the package that has it."

@@ -34,13 +34,6 @@ class Source:
         return RolloutTools(shared, task.toolsets(task.config), trace)
 
 
-def config_class(member: str) -> Any:
-    """Returns the class of a taskset's settings; raises what verifiers raises for an id that is none."""
-    from verifiers.v1.utils.loaders import taskset_config_type
-
-    return taskset_config_type(member)
-
-
 def takes_turns(member: str) -> bool:
     """Returns whether the policy may have to speak more than once: there are tools, or an environment that talks."""
     from verifiers.v1 import Task, Taskset

@@ -48,7 +48,7 @@ class Toolbox:
         self.schemas: list[dict[str, Any]] = []
 
     async def open(self, data: Any | None) -> None:
-        """Sets the toolsets up, for a task's `data` or shared; ValueError where two tools have one name."""
+        """Sets the toolsets up, for a task's `data` or shared."""
         for toolset in self._toolsets:
             self._share_state(toolset)
             await toolset.setup()
@@ -57,8 +57,6 @@ class Toolbox:
             server = _registered(toolset)
             for tool in await server.list_tools():
                 name = f"{toolset.server_name}_{tool.name}" if toolset.server_name else tool.name
-                if name in self._places:
-                    raise ValueError(f"two of its tools are named '{name}'")
                 self._places[name] = server, tool.name
                 described = {"name": name, "description": tool.description or "", "parameters": tool.input_schema}
                 self.schemas.append({"type": "function", "function": described})
@@ -142,8 +140,7 @@ class RolloutTools:
         """Sets the toolsets of the task up. Raises ValueError if two tools have one name."""
         await self._own.open(self._trace.task.data)
         names = [schema["function"]["name"] for schema in self.schemas]
-        double = next((name for name in names if names.count(name) > 1), None)
-        if double is not None:
+        if double := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"two of its tools are named '{double}'")
 
     @property

@@ -199,7 +199,6 @@ def correction(completion: str) -> str | None:
 
 
 def _taken_back(after: str) -> bool:
-    """Returns whether what follows an answer takes it back."""
     return _RETRACTED.search(after[:_LONGEST]) is not None or revised(after[:_LONGEST])
 
 
@@ -240,7 +239,6 @@ def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
 
 @lru_cache(maxsize=8)  # a text is asked for its cues several times while it is judged
 def _last_cues(text: str) -> tuple[re.Match[str], ...]:
-    """The last cues of a text, from the last."""
     return tuple(reversed(deque(_CUE.finditer(text), maxlen=_CUES)))
 
 

@@ -181,17 +181,6 @@ def _content(text: str) -> str:
     return latex_of(normalized(box[1]) if box else text)
 
 
-def read_latex(latex: str) -> Any:
-    """Returns a LaTeX expression as a sympy object, in the reading that answers are compared in.
-
-    Raises Exception if the text is no expression that latex2sympy knows.
-    """
-    from latex2sympy2_extended import latex2sympy
-    from sympy import sympify
-
-    return sympify(latex2sympy(latex))
-
-
 def trl_accuracy(completion: str, solution: str) -> bool | None:
     """TRL's accuracy: LaTeX in the completion, a box first, the first match only; None for a gold it cannot read."""
     from latex2sympy2_extended import NormalizationConfig

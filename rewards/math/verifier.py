@@ -160,7 +160,6 @@ def _judged(
     evaluated: bool,
     limit: float,
 ) -> Verdict:
-    """The verdict by one gold."""
     gold = read_gold(answer)
     if gold is None:
         return Verdict(None, None, "the gold answer is empty or not a text or a number")
@@ -339,7 +338,6 @@ def _normalized(prediction: Statement, *, labels: bool, names: bool) -> Statemen
 
 
 def _last_formula(prediction: Statement) -> str:
-    """The last formula of the clause that decides, or all of the clause."""
     clause = claim(prediction)
     return (formulas(clause) or [clause])[-1]
 

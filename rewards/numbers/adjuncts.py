@@ -119,48 +119,29 @@ _CHECKED = lazy_pattern(
     re.IGNORECASE,
 )
 _FORMS = (
-    ("=", _CONDITION),
-    ("since ", _REASON),
-    ("because ", _REASON),
-    (" after ", _AFTERWARDS),
-    ("=", _CHECKED),
-    (" in ", _YEAR),
-    (" since ", _YEAR),
-    (" year", _AGE),
-    (" with ", _SPARE),
-    (" than ", _APART),
-    (" than ", _COMPARED),
-    (" than ", _RANGE),
-    (" from ", _RANGE),
-    (" between ", _RANGE),
-    (" interval ", _RANGE),
-    (" with ", _BESIDE),
-    (" in addition ", _BESIDE),
-    (" than ", _FORMERLY),
-    (" of ", _FORMERLY),
-    (" from ", _FORMERLY),
-    (" compared ", _FORMERLY),
-    (" to ", _PURPOSE),
-    (" for ", _PURPOSE),
-    (" each", _PRICED),
-    (" per ", _PRICED),
-    (" a ", _PRICED),
-    (" an ", _PRICED),
-    (" apiece", _PRICED),
-    (" in ", _RATE),
-    (" every ", _RATE),
-    (" over ", _RATE),
-    (" within ", _RATE),
-    (" during ", _RATE),
-    (" for ", _PACE),
-    (" over ", _PACE),
-    (" for ", _BOUGHT),
-    (" for ", _PRICE),
-    (" with ", _BOUGHT),
-    (" of ", _FILLED),
-    *((f" {word} ", _NUMBERED) for word in ("on", "in", "at", "by", "of", "from", "for", "during")),
+    (_CONDITION, "="),
+    (_REASON, "since ", "because "),
+    (_AFTERWARDS, " after "),
+    (_CHECKED, "="),
+    (_YEAR, " in ", " since "),
+    (_AGE, " year"),
+    (_SPARE, " with "),
+    (_APART, " than "),
+    (_COMPARED, " than "),
+    (_RANGE, " than ", " from ", " between ", " interval "),
+    (_BESIDE, " with ", " in addition "),
+    (_FORMERLY, " than ", " of ", " from ", " compared "),
+    (_PURPOSE, " to ", " for "),
+    (_PRICED, " each", " per ", " a ", " an ", " apiece"),
+    (_RATE, " in ", " every ", " over ", " within ", " during "),
+    (_PACE, " for ", " over "),
+    (_BOUGHT, " for "),
+    (_PRICE, " for "),
+    (_BOUGHT, " with "),
+    (_FILLED, " of "),
+    (_NUMBERED, " on ", " in ", " at ", " by ", " of ", " from ", " for ", " during "),
 )
-"""What a sentence must hold, and the form that may then be found."""
+"""Forms, and what a sentence must hold one of for each of them to be looked for."""
 
 _COMPOUND = lazy_pattern(r"(?<![\w.,/^-])[$]?\d[\d,.]{0,12}-[A-Za-z]{3,}")
 _WORKED = lazy_pattern(
@@ -179,17 +160,19 @@ def main_clause(text: str) -> str:
     start = max(len(text) - _READ, 0, *(text.rfind(mark, 0, end) + len(mark) for mark in _BETWEEN))
     head, tail = text[:start], text[start:]
     tail = without_parts(tail)
-    for mark, form in _FORMS:
-        if mark in tail:
-            match = form.search(tail)
-            if match is not None:
-                start = match.end(1)
-                tail = tail[:start] + " " * (len(tail) - start)
+    for form, *marks in _FORMS:
+        for mark in marks:
+            if mark in tail:
+                tail = _kept(form, tail)
     if " out of " in tail and not _SHARE.search(tail):
-        match = _WHOLE.search(tail)
-        if match is not None:
-            tail = tail[: match.end(1)] + " " * (len(tail) - match.end(1))
+        tail = _kept(_WHOLE, tail)
     return head + (_without_compounds(tail) if "-" in tail else tail)
+
+
+def _kept(form: re.Pattern[str], tail: str) -> str:
+    """Returns a text with blanks behind the first group of a form, where that is found."""
+    match = form.search(tail)
+    return tail if match is None else tail[: match.end(1)].ljust(len(tail))
 
 
 def without_parts(text: str) -> str:

@@ -224,7 +224,6 @@ def is_right(answer: Answer | None, *golds: Number) -> bool:
 
 
 def _unmarked(text: str, *, terms: bool) -> Answer | None:
-    """Returns what a text without an explicit form states."""
     return _cued(text, terms=terms) or _counted(text) or _last_sentence(text, terms=terms) or _in_words(text)
 
 
@@ -256,7 +255,6 @@ def _explicit(text: str, *, terms: bool = False) -> Answer | None:
 
 
 def _end_of(text: str, mark: re.Match[str], content: str) -> int:
-    """Returns where a marked answer ends."""
     return mark.end() if mark["hash"] else text.find(content, mark.end()) + len(content)
 
 

@@ -32,13 +32,11 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 }
 
 
-def tinyzero_score(
-    text: str, target: Any, numbers: Sequence[Any], *, format_score: float = 0.1, score: float = 1.0
-) -> float:
+def tinyzero_score(text: str, target: Any, numbers: Sequence[Any], *, format_score: float = 0.1) -> float:
     """Scores the last `<answer>` block on the last line after the header.
 
-    Returns 0 without header or block; `score` when the digits of the block are the numbers and its value is within 1e-5
-    of the target; else `format_score`.
+    Returns 0 without header or block; 1 when the digits of the block are the numbers and its value is within 1e-5 of
+    the target; else `format_score`.
     """
     equation = _equation(text)
     if equation is None:
@@ -46,7 +44,7 @@ def tinyzero_score(
     if not _uses(equation, numbers):
         return format_score
     try:
-        return score if abs(_evaluated(equation) - target) < _TOLERANCE else format_score
+        return 1.0 if abs(_evaluated(equation) - target) < _TOLERANCE else format_score
     except Exception:  # whatever fails there, a name, a type or a size, is a wrong expression by its rules
         return format_score
 

@@ -41,7 +41,6 @@ class DockerPool:
         return await self._room.run(jobs, self._run_one)
 
     def capabilities(self) -> Mapping[str, bool]:
-        """Returns the profiles and protections of the image and this engine."""
         return {**self._container.capabilities, "container": True}
 
     def close(self) -> None:

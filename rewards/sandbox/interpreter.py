@@ -62,7 +62,7 @@ class Interpreter:
     mounts: tuple[tuple[str, str], ...]  # path outside and path inside, of files and folders
     masks: tuple[str, ...]  # folders inside that shall be empty
     links: tuple[tuple[str, str], ...]  # what a link points to, and its path inside
-    library: str  # where the standard library lies inside
+    stdlib: str  # where its standard library lies outside
 
 
 def default_python() -> str:
@@ -96,7 +96,7 @@ def find_interpreter(python: str) -> Interpreter:
     if loader:
         mounts.append((os.path.realpath(loader), loader))
     masks = tuple(f"{library}/{name}" for name in ("site-packages", "dist-packages", "test"))
-    return Interpreter(inside, tuple(mounts), masks, tuple(links), library)
+    return Interpreter(inside, tuple(mounts), masks, tuple(links), files["stdlib"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def find_packages(python: str, names: tuple[str, ...]) -> Packages:
         ) from error
     inside = [f"{PACKAGES}/{number}" for number in range(len(folders))]
     outer = [path for path in json.loads(done.stdout) if not any(path.startswith(f"{each}/") for each in folders)]
-    mounts, links = library_mounts(outer, find_stdlib(python))
+    mounts, links = library_mounts(outer, find_interpreter(python).stdlib)
     return Packages(names, tuple(inside), (*zip(folders, inside, strict=True), *mounts), tuple(links))
 
 
@@ -171,12 +171,6 @@ def pytest_packages() -> Packages:
         package = os.path.basename(origin) == "__init__.py"
         mounts.append((os.path.dirname(origin), f"{folder}/{name}") if package else (origin, f"{folder}/{name}.py"))
     return Packages(("pytest", "_pytest.config"), (folder,), tuple(mounts))
-
-
-def find_stdlib(python: str) -> str:
-    """Returns the folder of the standard library of a Python, outside."""
-    interpreter = find_interpreter(python)
-    return next(outside for outside, inside in interpreter.mounts if inside == interpreter.library)
 
 
 def library_mounts(paths: list[str], beneath: str = "") -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -45,15 +45,7 @@ Take = Callable[[int, bytes], None]
 
 
 class Execution:
-    """A command in a container.
-
-    Args:
-        api: of the engine.
-        container: its id.
-        argv: the program and its arguments.
-        user: who runs it.
-        environment: variables beside those of the image.
-        directory: where it runs.
+    """A command in a container, by its id, with variables beside those of the image.
 
     Attributes:
         process: the number of its process and process group in the container; 0 before it is known.
@@ -92,12 +84,9 @@ class Execution:
         return bool(self.process or self.problem)
 
     def read(self, take: Take, seconds: float | None, *, begin: bool = False) -> bool:
-        """Hands over what the command writes; returns False when the time is up before it ends.
+        """Hands over the stream, 0 or 1, and each piece that the command writes; False when the time is up first.
 
-        Args:
-            take: is given the stream, 0 or 1, and a piece.
-            seconds: how long to read; None: to the end.
-            begin: return as soon as it is known whether it started.
+        `seconds`: how long to read; None: to the end. `begin`: return as soon as it is known whether it started.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not (begin and self.begun):
@@ -172,11 +161,8 @@ class Execution:
 class DockerProcess:
     """A program that runs in a container; see `grpo.plugins.session.Process`.
 
-    Args:
-        execution: the program.
-        early: what it has written already, by stream.
-        end: kills its process group.
-        ending: returns its status when its streams have ended; raises SessionLost.
+    `early`: what it has written already, by stream. `end`: kills its process group. `ending`: returns its status when
+    its streams have ended; raises SessionLost.
     """
 
     def __init__(
@@ -200,7 +186,6 @@ class DockerProcess:
         self._thread.start()
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Returns the status; None where it still runs after so many seconds. Raises SessionLost."""
         if not self._done.wait(timeout):
             return None
         if isinstance(self._result, SessionLost):
@@ -208,14 +193,12 @@ class DockerProcess:
         return self._result
 
     def kill(self) -> None:
-        """Kills it and its process group."""
         self._killed = True
         if not self._done.is_set():
             with contextlib.suppress(SessionLost, SessionError):
                 self._end(self._execution)
 
     def close(self) -> None:
-        """Kills it and closes its streams."""
         self.kill()
         for stream in (self.stdin, self.stdout, self.stderr):
             with contextlib.suppress(OSError):

@@ -37,17 +37,11 @@ _MACHINE = "grpo-session"
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a container begins with.
+    """What a container begins with."""
 
-    Attributes:
-        image: its name or id.
-        directory: the working directory.
-        machine: it shows this machine's system folders.
-    """
-
-    image: str
-    directory: str = DIRECTORY
-    machine: bool = False
+    image: str  # its name or id
+    directory: str = DIRECTORY  # the working directory
+    machine: bool = False  # it shows this machine's system folders
 
     @property
     def user(self) -> str:
@@ -107,7 +101,7 @@ def files_of(job: SessionJob, beginning: Beginning) -> bytes:
     folders = {path.lstrip("/") for path in (HOME, *([DIRECTORY] if beginning.directory == DIRECTORY else []))}
     archive = io.BytesIO()
     with (
-        tarfile.open(fileobj=io.BytesIO(packed(job.files, beginning.directory, HOME))) as given,
+        tarfile.open(fileobj=io.BytesIO(packed(job.files, beginning.directory))) as given,
         tarfile.open(fileobj=archive, mode="w") as tar,
     ):
         if beginning.machine:  # what is missing in an image, the engine makes as root's, who the programs are there

@@ -61,16 +61,7 @@ mkdir -p -- "$(dirname -- "$1")" && cat > "$1" && chmod "$2" "$1\""""
 
 
 class DockerSessions:
-    """Sessions of an engine.
-
-    Args:
-        image: of sessions whose job names none; "": this machine's system folders.
-        runtime: the engine's runtime; "": its own.
-        host: its address; "": DOCKER_HOST, else the local engine.
-
-    Raises:
-        SandboxUnavailable: there is no engine or no such image.
-    """
+    """Sessions of an engine; see `grpo.plugins.session.SessionPool`, and the session `docker` for the options."""
 
     def __init__(self, image: str, runtime: str, host: str) -> None:
         import docker
@@ -98,7 +89,6 @@ class DockerSessions:
         self._watch.start()
 
     def open(self, job: SessionJob) -> DockerSession:
-        """Opens a session. Raises SessionError, SessionLost."""
         beginning = self._beginning(job.image or self._image)
         return self.opened(job, beginning, files_of(job, beginning))
 
@@ -139,12 +129,10 @@ class DockerSessions:
                     self._unused.discard(image)
 
     def capabilities(self) -> Mapping[str, bool]:
-        """Returns what sessions can do here."""
         able = ("build", "image", "network", "port", "reach", "shared paths", "snapshot", "no network", "container")
         return {**dict.fromkeys(able, True), "disk limit": self._quota, "cgroup memory": self._memory}
 
     def close(self) -> None:
-        """Closes every session."""
         with self._lock:
             self._closed.set()
             sessions = list(self._sessions.values())
@@ -252,7 +240,6 @@ class DockerSession:
         timeout: float | None = None,
         directory: str = "",
     ) -> Exit:
-        """Runs a command. Raises SessionLost."""
         if refused := unfit(argv):
             return Exit(None, problem=refused)
         if self._expired:
@@ -264,7 +251,6 @@ class DockerSession:
         return replace(left, out_of_memory=left.code == -_SIGKILL and self._memory_was_short())
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, directory: str = "") -> DockerProcess:
-        """Starts a command. Raises SessionError, SessionLost."""
         if refused := unfit(argv) or (_EXPIRED if self._expired else ""):
             raise SessionError(f"{refused}.")
         early: list[tuple[int, bytes]] = []
@@ -280,16 +266,13 @@ class DockerSession:
         return DockerProcess(execution, early, self._end, self._ending)
 
     def read(self, path: str) -> bytes:
-        """Returns the content of a file. Raises SessionError, SessionLost."""
         return self._did(["sh", "-c", _READ, "sh", self._path(path)], f"{path!r} cannot be read in the session").stdout
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
-        """Writes a file. Raises SessionError, SessionLost."""
         command = ["sh", "-c", _WRITE, "sh", self._path(path), f"{mode:o}"]
         self._did(command, f"{path!r} cannot be written in the session", content)
 
     def tar(self, path: str = "") -> BinaryIO:
-        """Returns a file or folder as an open archive. Raises SessionError, SessionLost."""
         import docker
 
         whole = self._path(path) if path else self.directory
@@ -310,7 +293,6 @@ class DockerSession:
         return archive
 
     def port(self, number: int) -> str:
-        """Returns an address of this machine that reaches a port of the session. Raises SessionLost."""
         self._refuse_closed()
         ports = self.make_ports()
         port, address = self._pool.proxy.offer(lambda: ports.connected(number))
@@ -345,7 +327,6 @@ class DockerSession:
             return self._ports
 
     def stop(self) -> None:
-        """Kills every process. Raises SessionLost."""
         with self._lock:
             self._refuse_closed()
             with contextlib.suppress(SessionError), self._engine():  # spoilt: nothing runs
@@ -356,7 +337,6 @@ class DockerSession:
                     self._ports.renew()
 
     def snapshot(self) -> str:
-        """Keeps the files as they are. Raises SessionLost."""
         self._refuse_closed()
         with self._engine():
             image = self._container.commit()
@@ -366,7 +346,6 @@ class DockerSession:
         return name
 
     def fork(self, snapshot: str) -> Session:
-        """Opens a session with the files of a snapshot. Raises SessionError, SessionLost."""
         self._refuse_closed()
         with self._lock:
             image = self._snapshots.get(snapshot)
@@ -375,11 +354,9 @@ class DockerSession:
         return self._pool.opened(self._job, replace(self._beginning, image=image))
 
     def capabilities(self) -> Mapping[str, bool]:
-        """Returns what sessions can do here."""
         return self._pool.capabilities()
 
     def close(self) -> None:
-        """Kills every process and removes every file; returns when they are gone."""
         with self._lock:
             if self._closed:
                 return
@@ -418,7 +395,7 @@ class DockerSession:
             self.stop()
 
     def _path(self, path: str) -> str:
-        return absolute(path, self.directory, self.home)
+        return absolute(path, self.directory)
 
     def _execution(self, argv: Sequence[str], env: Mapping[str, str] | None, directory: str) -> Execution:
         self._refuse_closed()

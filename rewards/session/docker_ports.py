@@ -35,16 +35,9 @@ _PROCESSES = 32
 
 
 class Ports:
-    """The ports of one session.
+    """The ports of the session in a container, by its id; `reach` as in `SessionJob`.
 
-    Args:
-        client: of the engine.
-        session: the id of the session's container.
-        reach: a port of the session to the address outside that answers there.
-        proxy: what connects with the addresses.
-
-    Raises:
-        SessionLost: the engine gives no relay.
+    Raises SessionLost: the engine gives no relay.
     """
 
     def __init__(self, client: Any, session: str, reach: Mapping[int, str], proxy: Proxy) -> None:

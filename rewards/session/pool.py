@@ -40,11 +40,7 @@ class _Refused(SessionLost):
 
 
 class LocalPool:
-    """Sessions of this machine.
-
-    Raises:
-        SandboxUnavailable: it allows none.
-    """
+    """Sessions of this machine; see `grpo.plugins.session.SessionPool`. Raises SandboxUnavailable: it allows none."""
 
     def __init__(self) -> None:
         if sys.platform != "linux":
@@ -68,8 +64,7 @@ class LocalPool:
             raise SandboxUnavailable(f"the session 'local' cannot be used here: {error} {remedy}") from error
 
     def open(self, job: SessionJob) -> LocalSession:
-        """Opens a session. Raises SessionError, SessionLost."""
-        files = memory_file("grpo-files", packed(job.files, DIRECTORY, HOME)) if job.files else -1
+        files = memory_file("grpo-files", packed(job.files, DIRECTORY)) if job.files else -1
         try:
             return self.opened(job, files)
         finally:
@@ -123,12 +118,10 @@ class LocalPool:
         return LocalSession(self, job, ours, group), listeners
 
     def capabilities(self) -> Mapping[str, bool]:
-        """Returns what sessions can do here."""
         given = ("network", "port", "reach", "shared paths", "snapshot", "no network", "disk limit", "file limit")
         return {**dict.fromkeys(given, True), "image": False, "cgroup memory": bool(cgroup.places())}
 
     def close(self) -> None:
-        """Closes every session."""
         with self._lock:
             self._closed = True
             sessions = list(self._sessions)
@@ -182,7 +175,6 @@ class LocalSession:
         timeout: float | None = None,
         directory: str = "",
     ) -> Exit:
-        """Runs a command. Raises SessionLost."""
         began = time.monotonic()
         reads, writes = zip(*(os.pipe() for _ in range(2)), strict=True)
         given = memory_file("grpo-stdin", stdin)
@@ -223,7 +215,6 @@ class LocalSession:
                 os.close(descriptor)
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, directory: str = "") -> LocalProcess:
-        """Starts a command. Raises SessionError, SessionLost."""
         (in_read, in_write), (out_read, out_write), (err_read, err_write) = (os.pipe() for _ in range(3))
         try:
             if refused := unfit(argv):
@@ -247,7 +238,6 @@ class LocalSession:
         return LocalProcess(_Running(answers), in_write, out_read, err_read)
 
     def read(self, path: str) -> bytes:
-        """Returns the content of a file. Raises SessionError, SessionLost."""
         answer, [file] = self._ask({"do": "open", "path": self._path(path), "write": False}, about=path)
         with open(file, "rb") as content:
             if answer["opened"] > self._job.limits.disk_bytes:  # it has holes
@@ -255,7 +245,6 @@ class LocalSession:
             return content.read(answer["opened"])
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
-        """Writes a file. Raises SessionError, SessionLost."""
         request = {"do": "open", "path": self._path(path), "write": True, "mode": mode}
         _, [file] = self._ask(request, about=path)
         try:
@@ -267,7 +256,6 @@ class LocalSession:
             raise SessionError(f"{path!r} cannot be written in the session: {error.strerror}.") from error
 
     def tar(self, path: str = "") -> BinaryIO:
-        """Returns a file or folder as an open archive. Raises SessionError, SessionLost."""
         whole = self._path(path) if path else self.directory
         archive = tempfile.TemporaryFile()  # noqa: SIM115
         try:
@@ -280,7 +268,6 @@ class LocalSession:
         return archive
 
     def port(self, number: int) -> str:
-        """Returns an address of this machine that reaches a port of the session."""
         port, address = self._pool.proxy.offer(lambda: self.connected(number))
         with self._lock:
             self.ports.append(port)
@@ -292,11 +279,9 @@ class LocalSession:
         return socket.socket(fileno=connection)
 
     def stop(self) -> None:
-        """Kills every process. Raises SessionLost."""
         self._ask({"do": "stop"}, about="the processes")
 
     def snapshot(self) -> str:
-        """Keeps the files as they are. Raises SessionError, SessionLost."""
         with tempfile.TemporaryFile() as archive:
             self._ask({"do": "pack", "all": True}, [archive.fileno()], about="the files")
             with self._lock:
@@ -305,7 +290,6 @@ class LocalSession:
         return name
 
     def fork(self, snapshot: str) -> Session:
-        """Opens a session with the files of a snapshot. Raises SessionError, SessionLost."""
         with self._lock:
             if snapshot not in self._snapshots:
                 raise SessionError(f"the session has no snapshot {snapshot!r}.")
@@ -316,11 +300,9 @@ class LocalSession:
             os.close(archive)
 
     def capabilities(self) -> Mapping[str, bool]:
-        """Returns what sessions can do here."""
         return self._pool.capabilities()
 
     def close(self) -> None:
-        """Kills every process and removes every file; returns when they are gone."""
         with self._lock:
             if self._closed:
                 return
@@ -340,7 +322,7 @@ class LocalSession:
             self._group.remove()
 
     def _path(self, path: str) -> str:
-        return absolute(path, self.directory, self.home)
+        return absolute(path, self.directory)
 
     def _memory_was_short(self) -> bool:
         with self._lock:
@@ -466,15 +448,12 @@ class LocalProcess:
         self.stderr: BinaryIO = open(stderr, "rb", buffering=0)  # noqa: SIM115
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Returns the status; None where it still runs after so many seconds. Raises SessionLost."""
         return self._running.ending()[0] if self._running.wait(timeout) else None
 
     def kill(self) -> None:
-        """Kills it and its process group."""
         self._running.kill()
 
     def close(self) -> None:
-        """Kills it and closes its streams."""
         self._running.close()
         for stream in (self.stdin, self.stdout, self.stderr):
             with contextlib.suppress(OSError):
@@ -482,7 +461,6 @@ class LocalProcess:
 
 
 def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
-    """Returns what the launcher sets up."""
     user, other = os.geteuid(), os.getegid()
     if user == 0:
         user = other = _FIRST_USER + next(_serial) % _USERS

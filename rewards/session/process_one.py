@@ -37,29 +37,19 @@ _FILTER = session_filter()
 
 @dataclass(slots=True)
 class _Child:
-    """A process that was started for a request.
+    """A process that was started for a request."""
 
-    Attributes:
-        answers: the socket for what is said about it.
-        program: it is one of the session's, and not a fork of process 1.
-        fault_reader: the descriptor on which the fork of a program says why it could not become it; else -1.
-        over: why it was ended, as the answer says.
-    """
-
-    answers: socket.socket
-    program: bool
-    fault_reader: int = -1
-    over: dict[str, bool] = field(default_factory=dict)
+    answers: socket.socket  # the socket for what is said about it
+    program: bool  # it is one of the session's, and not a fork of process 1
+    fault_reader: int = -1  # the descriptor on which the fork of a program says why it could not become it; else -1
+    over: dict[str, bool] = field(default_factory=dict)  # why it was ended, as the answer says
 
 
 def serve(control: socket.socket, plan: dict[str, Any], processes: int, files: int) -> NoReturn:
     """Serves until the control socket closes; ends the process.
 
-    Args:
-        control: the socket to the owner.
-        plan: of the session.
-        processes: a descriptor of a /proc that may be written to.
-        files: the descriptor of an archive with the files that the session begins with, or -1.
+    `processes`: a descriptor of a /proc that may be written to. `files`: the descriptor of an archive with the files
+    that the session begins with, or -1.
     """
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # what the kernel says of it in /proc is none of the programs' business
     _ProcessOne(control, plan, processes, files).run()
@@ -164,9 +154,7 @@ class _ProcessOne:
             _give_up_rights()
             kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
             score = os.open("self/oom_score_adj", os.O_WRONLY, dir_fd=self._proc)
-            os.write(
-                score, b"1000"
-            )  # when memory runs out, the kernel ends programs of sessions first, never process 1
+            os.write(score, b"1000")  # when memory runs out, the kernel ends programs of sessions first, not process 1
             os.close(score)
             os.chdir(request["directory"])
             os.execvpe(request["argv"][0], request["argv"], request["environment"])

@@ -25,9 +25,7 @@ class Port:
         self._loop, self._listener = loop, listener
         self._tasks: set[asyncio.Task[None]] = set()
         self._free = asyncio.Semaphore(_MOST)
-        self._untaken: set[socket.socket] = (
-            set()
-        )  # callers whose task has not begun, and may be cancelled before it does
+        self._untaken = set[socket.socket]()  # callers whose task has not begun, and may be cancelled before it does
 
     async def listen(self, connect: Callable[[], Awaitable[Streams]]) -> None:
         """Connects whoever comes with what `connect` opens, until it is cancelled."""

@@ -19,14 +19,14 @@ def most_files(disk_bytes: int) -> int:
     return max(4096, disk_bytes // 4096)
 
 
-def absolute(path: str, directory: str, home: str) -> str:
+def absolute(path: str, directory: str) -> str:
     """Returns the path in a session that a path stands for: below the working directory, HOME after `~/`, or as it is.
 
     Raises SessionError: it cannot be a path.
     """
     if not path or "\0" in path:
         raise SessionError(f"{path!r} is no path in a session.")
-    return str(PurePosixPath(home, path[2:]) if path.startswith("~/") else PurePosixPath(directory, path))
+    return str(PurePosixPath(HOME, path[2:]) if path.startswith("~/") else PurePosixPath(directory, path))
 
 
 def refuse_missing(shared: Sequence[str]) -> None:
@@ -36,7 +36,7 @@ def refuse_missing(shared: Sequence[str]) -> None:
             raise SessionError(f"{path!r} cannot be shared with a session: it is not an absolute path of a file.")
 
 
-def packed(files: Mapping[str, bytes], directory: str, home: str) -> bytes:
+def packed(files: Mapping[str, bytes], directory: str) -> bytes:
     """Returns files as a tar archive over the root.
 
     Raises SessionError: a path leads out of the working directory or names no file.
@@ -44,7 +44,7 @@ def packed(files: Mapping[str, bytes], directory: str, home: str) -> bytes:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for path, content in files.items():
-            whole = absolute(path, directory, home)
+            whole = absolute(path, directory)
             if path.endswith("/") or ".." in PurePosixPath(whole).parts or whole == "/":
                 raise SessionError(f"{path!r} cannot be the path of a file in a session.")
             entry = tarfile.TarInfo(whole.lstrip("/"))

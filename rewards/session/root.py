@@ -46,19 +46,12 @@ Trees = list[tuple[int, str]]
 
 
 class Shown(NamedTuple):
-    """What of the machine a session sees.
+    """What of the machine a session sees."""
 
-    Attributes:
-        trees: (descriptor of a detached mount, path).
-        links: (what a link points to, path).
-        covered: paths at which nothing is seen, for all that the trees hold there.
-        again: like `trees`, of what is seen at those paths nevertheless.
-    """
-
-    trees: Trees
-    links: list[tuple[str, str]]
-    covered: list[str]
-    again: Trees
+    trees: Trees  # (descriptor of a detached mount, path)
+    links: list[tuple[str, str]]  # (what a link points to, path)
+    covered: list[str]  # paths at which nothing is seen, for all that the trees hold there
+    again: Trees  # like `trees`, of what is seen at those paths nevertheless
 
 
 def shown(plan: dict[str, Any]) -> Shown:

@@ -11,12 +11,7 @@ _READ = 1 << 16
 
 
 class Collector:
-    """Keeps the beginning of two streams and reads the rest of them, so that nobody waits.
-
-    Args:
-        streams: descriptors of stdout and stderr, which must not block.
-        most: how many bytes of each are kept.
-    """
+    """Keeps the first `most` bytes of two streams, which must not block, and reads the rest, so that nobody waits."""
 
     def __init__(self, streams: Sequence[int], most: int) -> None:
         self._most = most

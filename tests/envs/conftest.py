@@ -1,6 +1,6 @@
-"""A server on this machine that answers like the Hugging Face hub, for one dataset repository.
+"""The plugins of these tests, and a server on this machine that answers like the Hugging Face hub for one dataset.
 
-It serves a folder at an address for HF_ENDPOINT and speaks the part of the hub's HTTP
+The server serves a folder at an address for HF_ENDPOINT and speaks the part of the hub's HTTP
 interface that `datasets.load_dataset` uses, so that the real client code runs without the internet.
 """
 
@@ -18,10 +18,17 @@ from typing import Any
 
 import pytest
 
+from grpo.plugins.host import Host
+
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 ServeDataset = Callable[[str, Path], contextlib.AbstractContextManager[str]]
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return Host.discover()
 
 
 @pytest.fixture(scope="session")

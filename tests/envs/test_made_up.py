@@ -26,11 +26,6 @@ from grpo.rewards.puzzles.expression import read_expression
 SPECS = [ARITHMETIC, COUNTDOWN, EMAIL]
 
 
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.discover()
-
-
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_option_is_documented(spec: EnvSpec) -> None:
     assert all(f"\n    {option.name}: " in spec.doc for option in spec.options)

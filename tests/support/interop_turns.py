@@ -79,7 +79,7 @@ for number, one in enumerate(played("verifiers:safes-taskset", 5, lines)):
     assert told(one, "tool")[-1] == str(number % 4 + 1), "shared tools know whom they answer"
 (one,) = played("verifiers:safes-taskset", 5, [wrong])
 assert told(one, "tool")[0] == "Error executing tool divide: float division by zero"
-assert told(one, "tool")[1].startswith("Error executing tool turn: 1 validation error")
+assert "the argument 'number' has to be of type integer" in told(one, "tool")[1]
 assert "there is no tool 'open'" in told(one, "tool")[2]
 assert one.completion.info["scores"]["opened"] == 1.0
 budget = [[call(turn, number=n) for n in range(9)]]

@@ -34,7 +34,7 @@ def test_it_holds_for_an_ordinary_user() -> None:
         pytest.skip("it runs as an ordinary user already, and so did the test above")
     program = (
         "from grpo.core.check.sandbox import check_sandbox\n"
-        "from grpo.rewards.sandbox.local import local\n"
+        "from grpo.rewards.sandbox.spec import local\n"
         "import os\n"
         "assert os.geteuid() == 65534\n"
         "print(check_sandbox(local))\n"

@@ -68,7 +68,7 @@ def test_what_cannot_be_run_ends_in_words(tmp_path: Path, arguments: tuple[str, 
 @pytest.mark.slow
 def test_what_crashed_runs_left_is_removed(tmp_path: Path) -> None:
     program = (
-        "import os\nfrom grpo.rewards.sandbox import cgroup\nfrom grpo.rewards.sandbox.local import local\n"
+        "import os\nfrom grpo.rewards.sandbox import cgroup\nfrom grpo.rewards.sandbox.spec import local\n"
         "pool = local(slots=2)\nplaces = cgroup.places()\n"
         "print(*(cgroup.Group(places).paths() if places else ()), flush=True)\n"
         "os.kill(os.getpid(), 9)"

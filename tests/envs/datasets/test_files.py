@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from grpo.envs.datasets.files import held_out, read_file
+from grpo.envs.datasets.files import held_out, read_files
 from grpo.envs.datasets.folders import read_split
 from grpo.plugins.errors import DatasetError
 
@@ -27,7 +27,7 @@ def _values(placed: Iterable[tuple[str, Any]]) -> list[str]:
 def test_jsonl_lines_keep_their_numbers_over_blank_lines_and_line_separators(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"n": "a\xe2\x80\xa8b"}\r\n\r\n  \n{"n": "c"}')
-    assert list(read_file(path)) == [(f"{path}, line 1", {"n": "a\u2028b"}), (f"{path}, line 4", {"n": "c"})]
+    assert list(read_files([path])) == [(f"{path}, line 1", {"n": "a\u2028b"}), (f"{path}, line 4", {"n": "c"})]
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_a_list_in_a_file_of_lines_is_told_before_its_number_of_rows(tmp_path: P
     path = tmp_path / "rows.jsonl"
     path.write_text('[{"n": "1"}, {"n": "2"}]\n')
     with pytest.raises(DatasetError, match=r"rows\.jsonl: its only line is a list\. .* name the file \*\.json"):
-        read_file(path)
-    assert len(read_file(path.rename(tmp_path / "rows.json"))) == 2
+        read_files([path])
+    assert len(read_files([path.rename(tmp_path / "rows.json")])) == 2
 
 
 def test_reading_a_file_is_lazy(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"n": "0"}\nbroken\n', encoding="utf-8")
-    rows = read_file(path)
+    rows = read_files([path])
     assert rows[0] == (f"{path}, line 1", {"n": "0"})
     assert len(rows) == 2
     with pytest.raises(DatasetError, match="line 2"):
@@ -72,7 +72,7 @@ def test_reading_a_file_is_lazy(tmp_path: Path) -> None:
 def test_parquet_rows_are_numbered_over_batches(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"n": [str(i) for i in range(2500)]}), path, row_group_size=700)
-    rows = list(read_file(path))
+    rows = list(read_files([path]))
     assert rows[2499] == (f"{path}, row 2500", {"n": "2499"})
     assert [where for where, _ in rows] == [f"{path}, row {i}" for i in range(1, 2501)]
 

@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from grpo.envs.datasets.files import read_file
+from grpo.envs.datasets.files import read_files
 from grpo.envs.datasets.folders import read_split
 from grpo.envs.gsm8k.spec import GSM8K
 from grpo.plugins.errors import DatasetError
@@ -37,13 +37,13 @@ def values(path: Path, split: str, subset: str | None = None) -> list[str]:
 def test_the_fields_of_a_table_stay_texts(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('\ufeffprompt,answer\n"two\nlines, one field",007\n\n"a ""b""",NA\n', encoding="utf-8")
-    assert list(read_file(path)) == [
+    assert list(read_files([path])) == [
         (f"{path}, line 3", {"prompt": "two\nlines, one field", "answer": "007"}),
         (f"{path}, line 5", {"prompt": 'a "b"', "answer": "NA"}),
     ]
     tabs = tmp_path / "rows.tsv"
     tabs.write_text("prompt\tanswer\na, b\t1\n", encoding="utf-8")
-    assert list(read_file(tabs)) == [(f"{tabs}, line 2", {"prompt": "a, b", "answer": "1"})]
+    assert list(read_files([tabs])) == [(f"{tabs}, line 2", {"prompt": "a, b", "answer": "1"})]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_broken_table_is_named(tmp_path: Path, text: bytes, fault: str) -> Non
     path = tmp_path / "rows.csv"
     path.write_bytes(text)
     with pytest.raises(DatasetError, match=fault):
-        list(read_file(path))
+        list(read_files([path]))
 
 
 def test_arrow_files_and_streams_are_read(tmp_path: Path) -> None:
@@ -70,10 +70,10 @@ def test_arrow_files_and_streams_are_read(tmp_path: Path) -> None:
         writer.write_table(whole)
     for name in ("file.arrow", "stream.arrow"):
         path = tmp_path / name
-        assert [row for _, row in read_file(path)] == whole.to_pylist()
+        assert [row for _, row in read_files([path])] == whole.to_pylist()
     (tmp_path / "bad.arrow").write_bytes(b"ARROW1nothing")
     with pytest.raises(DatasetError, match="not readable as Arrow"):
-        list(read_file(tmp_path / "bad.arrow"))
+        list(read_files([tmp_path / "bad.arrow"]))
 
 
 def test_what_save_to_disk_wrote_is_read(tmp_path: Path) -> None:

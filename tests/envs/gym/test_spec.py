@@ -25,11 +25,6 @@ NAMES = ("left", "down", "right", "up")
 TAXI = "Taxi-v4" if "Taxi-v4" in gymnasium.registry else "Taxi-v3"  # what gymnasium 1.2 has
 
 
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.discover()
-
-
 def play(env: Any, actions: Any) -> tuple[list[float], str, dict[str, Any]]:
     rewards: list[float] = []
     for action in actions:

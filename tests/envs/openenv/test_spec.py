@@ -103,11 +103,6 @@ def remote(url: str, field: Field = Field("text", "string"), seconds: float = 60
     return RemoteEnv(url, field, show=None, system="", most_turns=3, success=1.0, seconds=seconds)
 
 
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.discover()
-
-
 @pytest.mark.install
 def test_a_server_is_a_sound_environment_of_texts(host: Host, url: str) -> None:
     bound = host.env(f"openenv:{url}")

@@ -20,11 +20,6 @@ pytestmark = [
 SOUND = ("chain_sum", "leg_counting", "spell_backward", "number_sorting", "mini_sudoku", "knights_knaves")
 
 
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.discover()
-
-
 def answered(env: Any, row: Any, text: str) -> tuple[float, dict[str, Any]]:
     env.reset(options={"row": row})
     _, score, ended, cut, info = env.step(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from grpo.core.check.gold.validate import validate
 from grpo.core.check.reward import check_env
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound
 from grpo.plugins.host import Host
-from grpo.plugins.pools import close_sessions
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")]
 GRADER = "test -f sum.txt || { echo 'no sum.txt'; exit 1; }\ntest \"$(cat sum.txt)\" = 42\n"
@@ -23,12 +21,6 @@ TASK = {
     "files": {"numbers.txt": "1\n41\n"},
     "grader": GRADER,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _closed() -> Iterator[None]:
-    yield
-    close_sessions()
 
 
 def rows_in(folder: Path, *changes: dict[str, Any]) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,18 +11,9 @@ from agent_tasks import SOUND, WEAK
 from grpo.envs.shell.panel import Panel, panel_of
 from grpo.envs.shell.rows import read_task_row
 from grpo.envs.shell.task import Machines
-from grpo.plugins.pools import close_sessions, sessions_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")]
 EACH_TIME = ("double", "program", "its own tests", "half is enough")
-
-
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Machines]:
-    machines = Machines(sessions_of())
-    yield machines
-    machines.close()
-    close_sessions()
 
 
 def panel(task: dict[str, Any], machines: Machines) -> Panel:
@@ -61,7 +51,7 @@ def test_why_a_solution_is_not_paid_is_said_with_what_the_grader_printed(machine
 def test_a_task_without_a_solution_is_attacked_by_the_files_that_it_names(machines: Machines) -> None:
     task = {"instruction": "Write the largest number of n.txt into answer.txt.", "files": {"n.txt": "3\n77\n"}}
     found = panel({**task, "grader": "grep -q 77 answer.txt"}, machines)
-    assert "writes many answers into every file" in {paid.attack for paid in found.paid}
+    assert "writes many answers into every file" in found.paid
     assert not panel({**task, "grader": '[ "$(cat answer.txt)" = 77 ]'}, machines).paid
 
 

@@ -19,11 +19,6 @@ from grpo.plugins.host import Host
 GAMES = {"GuessTheNumber-v0": 10, "FrozenLake-v0-random": 100, "2048-v0-mega-easy": 50, "Mastermind-v0": 20}
 
 
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.discover()
-
-
 def transcript(env: Any, seed: int, moves: int = 6) -> list[Any]:
     """What an episode shows, played with the same moves."""
     told = [env.reset(seed=seed)[0]]

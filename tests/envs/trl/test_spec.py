@@ -62,11 +62,6 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def host() -> Host:
-    return Host.discover()
-
-
 def called(env: Any, name: str, **arguments: Any) -> str:
     return answer(functions_of(env), ToolCall(name, arguments))
 

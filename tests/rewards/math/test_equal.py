@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import sympy
+from latex2sympy2_extended import latex2sympy
 from latex2sympy2_extended.sets import FiniteSet
 
 from grpo.rewards.math.ascii import latex_of
-from grpo.rewards.math.equal import read_latex, same_mathematics
+from grpo.rewards.math.equal import same_mathematics
 
 NAMES = {**vars(sympy), "FiniteSet": FiniteSet}
 
@@ -23,7 +24,7 @@ def test_latex_is_read_as_recorded(read_cases: Callable[[str], list[dict[str, An
     assert len(rows) >= 340
     differing = []
     for row in rows:
-        found = read_latex(row["latex"])
+        found = sympy.sympify(latex2sympy(row["latex"]))
         if sympy.srepr(found) != row["srepr"]:
             expected = sympy.sympify(eval(row["srepr"], NAMES))
             if found != expected and sympy.simplify(found.doit() - expected.doit()) != 0:

@@ -22,9 +22,9 @@ from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.host import Host
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
 from grpo.rewards.sandbox.container import LABEL, OWNER, owner
-from grpo.rewards.sandbox.docker import docker as make
 from grpo.rewards.sandbox.docker_pool import DockerPool, connected
 from grpo.rewards.sandbox.engine_image import made_image
+from grpo.rewards.sandbox.spec import docker as make
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +103,7 @@ def test_a_container_that_ends_costs_a_retry(engine: Any) -> None:
 
 def test_what_a_crashed_run_left_is_reaped(engine: Any, pool: DockerPool) -> None:
     program = (
-        "import os, signal\nfrom grpo.rewards.sandbox.docker import docker\n"
+        "import os, signal\nfrom grpo.rewards.sandbox.spec import docker\n"
         f"pool = docker(image='{made_image(engine)}', slots=2)\nprint(pool._container._container.id, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -14,7 +14,7 @@ from grpo.plugins.pools import close_pools, run_jobs
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
 from grpo.rewards.sandbox import plan
 from grpo.rewards.sandbox.cgroup import places
-from grpo.rewards.sandbox.local import local
+from grpo.rewards.sandbox.spec import local
 
 pytestmark = pytest.mark.slow
 

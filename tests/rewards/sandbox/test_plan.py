@@ -34,7 +34,7 @@ kernel.install(kernel.FilterProgram(len(code), b"".join(code)))
 from grpo.core.check.attacks import attacks_in
 from grpo.plugins.errors import SandboxUnavailable
 from grpo.plugins.sandbox_job import Job
-from grpo.rewards.sandbox.local import local
+from grpo.rewards.sandbox.spec import local
 try:
     pool = local(slots=2, **options)
 except SandboxUnavailable as error:

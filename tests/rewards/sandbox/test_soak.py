@@ -15,7 +15,7 @@ import pytest
 
 from grpo.plugins.sandbox_job import Job, JobResult, Limits
 from grpo.rewards.sandbox import cgroup
-from grpo.rewards.sandbox.local import local
+from grpo.rewards.sandbox.spec import local
 
 pytestmark = pytest.mark.slow
 

@@ -25,9 +25,9 @@ from grpo.plugins.session import Session, SessionJob, SessionLimits
 from grpo.rewards.sandbox.container import OWNER, owner
 from grpo.rewards.sandbox.docker_pool import connected
 from grpo.rewards.sandbox.engine_image import made_image
-from grpo.rewards.session.docker import docker as make
 from grpo.rewards.session.docker_machine import LABEL
 from grpo.rewards.session.docker_pool import DockerSessions
+from grpo.rewards.session.spec import docker as make
 
 pytestmark = pytest.mark.slow
 IMAGE = "grpo-session:programs"
@@ -192,7 +192,7 @@ def test_a_session_that_is_closed_or_killed_is_lost_and_no_result(engine: Any, p
 def test_what_a_crashed_run_left_is_reaped(engine: Any, pool: DockerSessions) -> None:
     program = (
         "import os, signal\nfrom grpo.plugins.session import SessionJob\n"
-        f"from grpo.rewards.session.docker import docker\npool = docker(image='{IMAGE}')\n"
+        f"from grpo.rewards.session.spec import docker\npool = docker(image='{IMAGE}')\n"
         "session = pool.open(SessionJob(reach={80: '127.0.0.1:80'}))\n"
         "image, relay = session._snapshots[session.snapshot()], session._ports\n"
         "print(session.container, image, relay._container.id, relay._folder, flush=True)\n"
