@@ -1,7 +1,6 @@
-"""Says which tokens of a packed row see which.
+"""Says which tokens of a packed row (core/train/update/packing.py) see which, for core/policy/attention.py.
 
-Rows are laid out in core/train/update/packing.py and attended to in core/policy/attention.py. A part is some sequences
-of like length, which see themselves and, where they have one, the prefix that they share.
+A part is some sequences of like length, which see themselves and the prefix that they share, if any.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ class Part(NamedTuple):
 class Blocks:
     """How the tokens of a row [1, L] see each other.
 
-    No dataclass: what wraps a model would look for tensors in one, and cast them. `queries`: int64, the positions in
-    the row of what they attend with: n T for each part. A shorter sequence repeats its last position. `keys`: int64, of
-    what they attend to: for each part P of its prefix, and then those of its queries. `where`: [L] int64, the place of
-    each position of the row among `queries`.
+    No dataclass: what wraps a model would look for tensors in one, and cast them. `queries`: int64 positions in the
+    row, n T for each part; a shorter sequence repeats its last one. `keys`: int64 positions: for each part P of its
+    prefix, and then those of its queries. `where`: [L] int64, the place of each position of the row among `queries`.
     """
 
     __slots__ = ("keys", "parts", "queries", "where")
@@ -45,9 +43,9 @@ class Blocks:
 
 
 def no_mask(device: torch.device) -> torch.Tensor:
-    """Returns the mask of a forward pass whose attention learns by another argument which tokens see which.
+    """Returns the mask of a forward pass whose attention gets its mask by another argument.
 
-    One of four axes is passed on as it is: without one, transformers would make one for the tokens that it knows of.
+    It has one of four axes: without any, transformers would make one for the tokens that it knows of.
     """
     return torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
 

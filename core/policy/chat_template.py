@@ -1,7 +1,6 @@
 """Renders chat messages by a tokenizer's chat template, and sets the template's variables.
 
-Variables (`enable_thinking=false`) become defaults at the head of the template itself, so they hold wherever the
-tokenizer goes: prompts, evaluation, checkpoints and exports.
+Variables (`enable_thinking=false`) become defaults in the template itself, so they hold wherever the tokenizer goes.
 """
 
 from __future__ import annotations
@@ -74,10 +73,10 @@ def without_variables(template: str) -> str:
 
 
 def texts_of(tokenizer: PreTrainedTokenizerBase, turns: Sequence[Sequence[int]]) -> list[str]:
-    """Returns what the policy says in turns, as texts without special tokens.
+    """Returns the policy's turns as texts without special tokens.
 
     Where the template opens a block for the policy (`<think>`) and the policy closes it, the text begins with the
-    opening: it belongs to the message, and layouts are read from whole messages.
+    opening, since layouts are read from whole messages.
     """
     texts = tokenizer.batch_decode([list(ids) for ids in turns], skip_special_tokens=True)
     opening, closing = opened_block(tokenizer)

@@ -1,7 +1,4 @@
-"""Finds the cache of a model of transformers by name, and the layers that may be computed in another way.
-
-Newer releases of transformers call `past_key_values` and `cache_params` `cache`.
-"""
+"""Finds a transformers model's cache under its old and new names, and layers that may be computed in another way."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ def output_cache(output: Any) -> Any:
 
 
 def without_adapter(model: Any) -> Any:
-    """Returns the model of transformers that one of PEFT stands around, or the model itself."""
+    """Returns the model of transformers inside one of PEFT, or the model itself."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
