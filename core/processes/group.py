@@ -37,7 +37,7 @@ _connection: _Connection | None = None
 
 
 def connect(limit: float) -> None:
-    """Connects the processes, once, before they say anything; `limit`: seconds of any wait. Raises ApartError."""
+    """Connects the processes, once and first; `limit`: seconds of any wait. Raises ApartError."""
     global _connection
     if count() == 1 or _connection is not None:
         return
@@ -110,7 +110,6 @@ def agreed(value: T, what: str) -> T:
 
 
 def _meet(what: str) -> Any:
-    """Waits for all processes and returns the group that they talk in."""
     import torch.distributed as dist
 
     if _connection is None:

@@ -1,7 +1,6 @@
-"""Loads libraries without collecting garbage, of which they make none, and with faster lookups (lookups.py).
+"""Loads libraries without garbage collection and with faster lookups (lookups.py).
 
-torch, transformers and TRL make a million objects that stay as long as the process. Python's collector looks at all of
-them again and again: while they load, for a fifth of the time, and later whenever it looks for old garbage.
+torch, transformers and TRL make a million objects that stay; looking at them takes a fifth of the loading time.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ LIBRARY = 100  # modules; fewer are no reason to leave what is there out of late
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Switches garbage collection off inside, and leaves what libraries made inside out of later collections.
+    """Switches garbage collection off inside, and excludes loaded libraries from later collections. May be nested.
 
-    Nothing is left out where no library was loaded, so that the second run of a process leaks nothing of its first.
-    It may be nested, and used as a decorator.
+    Without a new library nothing is excluded, so that a second run of a process leaks nothing.
     """
     if not gc.isenabled():  # by an outer one, or somebody else's choice
         yield
