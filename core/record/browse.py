@@ -1,4 +1,4 @@
-"""Reads the rollouts that are recorded of a step and gathers those that are asked for by group."""
+"""Reads the recorded rollouts of a step, chooses among them and groups them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG = 20  # characters; shorter texts, such as an answer, stand in a prompt by 
 
 @dataclass(frozen=True, slots=True)
 class ShownOutcome:
-    """What one reward made of a completion: "score", "abstain" or "failure", with its score or its reason."""
+    """A reward's outcome: "score", "abstain" or "failure", with its score or its reason."""
 
     outcome: str
     score: float | None

@@ -1,7 +1,7 @@
 """Seals checkpoints and finds the newest whole one.
 
-A checkpoint is whole once it holds complete.json, with size and digest (XXH3, 128 bits) of every other file; whoever
-goes on from one compares all of it. The final model and the policy after the warm-up are sealed in the same way.
+A checkpoint is whole once it holds complete.json, with size and digest (XXH3, 128 bits) of every other file. The final
+model and the policy after the warm-up are sealed in the same way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMED = "checkpoint-*"
 
 
 def seal(folder: Path) -> None:
-    """Declares a folder whole, once its files are synced: notes their sizes and digests, gives them ordinary modes."""
+    """Declares a folder whole, once its files are synced: records sizes and digests, gives them ordinary modes."""
     ordinary_modes(folder)
     for file in folder.rglob("*"):
         sync(file)
@@ -44,7 +44,7 @@ def seal(folder: Path) -> None:
 
 
 def damage(folder: Path, *, thorough: bool = True) -> str | None:
-    """Says what a folder lost since it was sealed; `thorough` reads every file, otherwise sizes are compared."""
+    """Returns what a folder lost since it was sealed; `thorough` reads every file, otherwise sizes are compared."""
     try:
         noted = read_json(folder / COMPLETE)
         files = dict(_files(folder))
@@ -86,7 +86,7 @@ def newest_step(run: RunDir) -> int:
 
 
 def drop_older(folder: Path, keep: int) -> None:
-    """Removes all but the newest whole checkpoints, by their steps: clocks jump."""
+    """Removes all but the newest whole checkpoints, by their steps, since clocks jump."""
     for checkpoint in _sealed(folder)[keep:]:
         (checkpoint / COMPLETE).unlink(missing_ok=True)  # first: half a checkpoint is none
         shutil.rmtree(checkpoint, ignore_errors=True)
