@@ -1,4 +1,4 @@
-"""Prepares an agent's episode for the page: separates its calls from what else the info of a rollout holds."""
+"""Separates an agent's calls, for the page, from the rest of a rollout's info."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = "files"
 def split_info(info: str | None) -> tuple[dict[str, Any] | None, str | None]:
     """Returns the episode in an info, without token ids, and the rest of the info; None for one of no agent.
 
-    Each call has a `depth` too, by which branches are indented, and the episode the files that changed.
+    Each call has a `depth`, by which branches are indented, and the episode the files that changed.
     """
     if info is None or f'"{KEY}"' not in info:
         return None, info

@@ -1,7 +1,7 @@
 """Packs values and rollouts into blocks of compressed base64, which the page inflates when they are looked at.
 
-The index holds the numbers that lists are filtered and sorted by, column after column; texts stand in blocks of a
-hundred thousand characters, in the order of the index.
+The index holds the numbers that lists are filtered and sorted by, column after column; texts are in blocks of a hundred
+thousand characters, in the order of the index.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def pack_texts(
 
 @dataclass(slots=True)
 class _Texts:
-    """Texts of rollouts in blocks; what the members of a group share stands once in each."""
+    """Texts of rollouts in blocks; what the members of a group share is in each once."""
 
     tokenizer: RunTokenizer
     tokens: bool
@@ -154,9 +154,8 @@ class _Texts:
     def _tokens(self, row: Mapping[str, Any], trained: TrainedRow | None) -> list[list[TokenValue] | None] | None:
         """Returns the tokens, by their places among the pieces of the block, with three numbers for each.
 
-        These are its log-probability, in hundredths of a nat; by how much more probable the policy that trained found
-        it, in ten-thousandths; and its advantage. None stands for a log-probability that no engine told, and for the
-        last two of a rollout that was not trained on.
+        These are its log-probability, in hundredths of a nat (None: unknown); by how much more probable the trained
+        policy found it, in ten-thousandths, and its advantage (None: not trained on).
         """
         if not (self.tokens and row["token_ids"] and row["logprobs"]):
             return None

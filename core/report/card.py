@@ -1,6 +1,6 @@
-"""Writes the model card of a run: what was trained, with which plugins, with what result, and what rang meanwhile.
+"""Writes the model card of a run: what was trained, with which plugins, with what result, and which alarms.
 
-No text of a policy is in it; names of plugins and users stand in code spans, where no markup works.
+No text of a policy is in it; names of plugins and users are in code spans, where no markup works.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _front_matter(contents: Contents, plugins: Sequence[Mapping[str, Any]], *, a
 
 
 def _dataset(plugin: Mapping[str, Any]) -> str | None:
-    """Returns the hub id of the rows of an environment, or None where they are not known to be of the hub."""
+    """Returns the hub id of an environment's rows, or None if they are not known to be on the hub."""
     name = _section(plugin, "options").get("dataset")
     if plugin.get("kind") != "env" or not isinstance(name, str) or "/" not in name or not HUB_ID.fullmatch(name):
         return None
@@ -120,7 +120,6 @@ def _count(value: Any) -> int | None:
 
 
 def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Returns a section of the settings, empty where something else stands there."""
     section = values.get(name)
     return section if isinstance(section, Mapping) else {}
 

@@ -14,7 +14,6 @@ def cases_of(versions: Any) -> dict[str, dict[str, Any]]:
 
 
 def _parts(lock: Any) -> Iterator[Mapping[str, Any]]:
-    """Yields the lock of a reward and, of a rubric, those of its components at every depth."""
     if isinstance(lock, Mapping) and lock.get("kind") == "reward" and isinstance(lock.get("name"), str):
         yield lock
         components = lock.get("components")

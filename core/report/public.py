@@ -104,10 +104,7 @@ def public_value(value: Any) -> Any:
 
 
 def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a recorded rollout whose reasons of failures, and what an agent printed, are public.
-
-    What it asked and answered stays as it was.
-    """
+    """Returns a recorded rollout with public reasons of failures and agent output; the conversation stays."""
     shown = {
         **row,
         **{key: public_value(value) for key, value in row.items() if key.startswith("reason.") or key == "why"},
