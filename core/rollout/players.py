@@ -33,8 +33,8 @@ def player_of(
 ) -> Player | None:
     """Returns what plays rollouts, or None for an environment that is answered once and never stepped.
 
-    Raises UsageError: the chat template cannot go on with a conversation, or with tools that the environment offers;
-    PluginError: the environment offers tools and leaves no turn to use them.
+    Raises UsageError if the chat template cannot continue a conversation, or lacks the tools; PluginError if there are
+    tools and no turn to use them.
     """
     schemas = episodes[0].tools
     if schemas and env.spec.max_turns == 1:

@@ -1,7 +1,6 @@
-"""Starts a rollout server on a node of a cluster and says where it listens.
+"""Starts `grpo serve-rollouts` on a node of a cluster and says where it listens.
 
-The server is `grpo serve-rollouts` in a process of its own. It ends when the process of this object does, since it
-watches its stdin.
+The server watches its stdin and ends when the process of this object does.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class PlacedServer:
         )
 
     def address(self, _: bytes) -> bytes:
-        """Returns its URL, once it has loaded. Raises RunError: it ended, or takes longer than `LOADING`."""
+        """Returns its URL, once it has loaded. Raises RunError if it ended, or takes longer than `LOADING`."""
         until = time.monotonic() + LOADING
         while time.monotonic() < until:
             self._output.seek(0)

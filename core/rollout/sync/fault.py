@@ -1,7 +1,6 @@
-"""Defines the error of weights that did not arrive, and makes what happens on one process happen to the run.
+"""Defines the error of weights that did not arrive, and ends or repeats a sync on all processes alike.
 
-A sync is repeated once before the error is raised. A process that goes on alone would wait for the others where nobody
-comes: so whoever met an error says so, and all of them end with it, or repeat together what an engine lost.
+A process that goes on alone would wait in a collective for the others.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class EngineLost(SyncFault):
 
 @contextmanager
 def naming_failures(what: str) -> Iterator[None]:
-    """Turns an engine's own failure while it is handed something over into a fault that says what that was."""
+    """Turns an engine's own failure during a transfer into a fault that says what that was."""
     try:
         yield
     except GrpoError:
@@ -52,8 +51,7 @@ def listed(names: Sequence[str]) -> str:
 def faulty_anywhere(error: Exception | None, what: str) -> bool:
     """Returns whether an engine of any process lost its weights; each process has to call this.
 
-    `what`: was done, as in "waited for ...". Raises Exception: the error of this process, or that of another one, where
-    it is another than a `SyncFault`.
+    `what`: as in "waited for ...". Raises any process's error that is no `SyncFault`.
     """
     outcomes = gathered((isinstance(error, SyncFault), None if error is None else _message(error)), what)
     fatal = [text for fault, text in outcomes if text is not None and not fault]

@@ -1,7 +1,6 @@
 """Decides whether an adapter is synced alone or merged into the weights: as the user says, or the faster of the two.
 
-Handing the adapter over alone moves far less, but an engine samples more slowly with an adapter beside its weights.
-Which of the two wins depends on the model, the batch and the device, so both are timed on the first batches.
+An adapter alone is far smaller, but an engine samples more slowly with it, so both are timed on the first batches.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class LoraChoice:
         return self._chosen is None
 
     def choose(self, able: bool) -> bool:
-        """Returns whether to fold this time. `able`: whether the engine can serve an adapter at all."""
+        """Returns whether to merge this time. `able`: whether the engine can serve an adapter at all."""
         if not able:
             self._chosen = True
         if self._chosen is None and all(len(times) >= TRIALS for times in self._seconds.values()):
@@ -47,6 +46,6 @@ class LoraChoice:
             self._seconds[self.folds].append((self._handed, seconds / tokens))
 
     def _cost(self, folds: bool) -> float:
-        """Seconds for one hand-over and a batch of the usual size."""
+        """Seconds for one sync and a batch of the usual size."""
         handed, each = zip(*self._seconds[folds][1:], strict=True)
         return float(min(handed) + self._tokens * min(each))
