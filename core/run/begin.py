@@ -48,7 +48,7 @@ UNFIT = r"[^\w.+-]+"  # for the name of a folder
 
 
 def connect_all(config: RunConfig) -> None:
-    """Connects the processes of a run, sharded as their launcher asked for; refuses what would not be.
+    """Connects the processes of a run, sharded as their launcher asked for.
 
     Raises UsageError if the sharding cannot work, or would not happen; RunError if not all processes came.
     """
@@ -112,10 +112,9 @@ def unused_path(name: str) -> Path:
 
 
 def with_own_base(plan: Plan, path: Path) -> Plan:
-    """Copies the weights of another run, which may go on, into the new run's directory; an adapter is merged into them.
+    """Copies the weights of another run, which may go on, into the new run's directory, merging adapters.
 
-    An adapter that no run here has made is merged in the same way. Raises UsageError if they cannot be loaded, or the
-    adapter is of a kind that cannot be merged; RunError if the disk is full.
+    Raises UsageError if they cannot be loaded, or the adapter cannot be merged; RunError if the disk is full.
     """
     from grpo.core.policy.export import export_weights
 

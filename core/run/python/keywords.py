@@ -1,7 +1,7 @@
 """Reads the keywords of `grpo.train` that are settings into the tree of a configuration file.
 
 A keyword is a section of the configuration with a dictionary, a setting of no section, or a flag of `grpo run` with
-underscores: `train={"lr": 1e-4}` and `lr=1e-4` are the same. What a message says of flags is said of keywords.
+underscores: `train={"lr": 1e-4}` and `lr=1e-4` are the same.
 """
 
 from __future__ import annotations
@@ -140,7 +140,6 @@ def _keyword(key: str, value: str) -> str:
 
 
 def _keyword_of_flag(flag: str, argument: str | None) -> str | None:
-    """Returns a flag of `grpo run` as a keyword, or None where it is none."""
     plain = {"env": "env", "reward": "rewards", "env-reward": "env_rewards", "verifier": "verifier"}
     switches = {"dry-run": "dry_run=True", "quiet": "quiet=True"}
     for key, setting in settings_of(RunConfig).items():
@@ -160,7 +159,6 @@ def _keyword_of_flag(flag: str, argument: str | None) -> str | None:
 
 
 def _value(text: str) -> str:
-    """Returns a value of the command line as Python writes it."""
     try:
         return repr(json.loads(text))
     except ValueError:

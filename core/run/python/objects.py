@@ -1,4 +1,4 @@
-"""Hands the functions, classes and specs that `grpo.train` is given to a host that finds them by SPECs."""
+"""Registers the functions, classes and specs that `grpo.train` is given with a host that finds them by SPECs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST = 64 * 2**20  # bytes of a function with all that it holds; each worker 
 
 
 class PluginObjects:
-    """Hands objects to a host. `warned`: called for a function that has to run in this process."""
+    """Registers objects with a host. `warned`: called for a function that has to run in this process."""
 
     def __init__(self, host: Host, warned: Callable[[str], None]) -> None:
         self._host = host
@@ -106,7 +106,6 @@ def why_it_stays(spec: RewardSpec | VerifierSpec | AgentSpec) -> str | None:
 
 
 def _packed(spec: RewardSpec | VerifierSpec | AgentSpec) -> bytes:
-    """Returns what travels of a function. Raises Exception if something that it needs cannot be pickled."""
     if isinstance(spec, AgentSpec):
         return b"" if find_reference(spec.function) else value_of(spec.function).data
     bound = BoundReward(spec, GIVEN) if isinstance(spec, RewardSpec) else BoundVerifier(spec, GIVEN)

@@ -27,11 +27,7 @@ AS_JSON = ("prompt", "columns", "messages", "info")  # columns of recorded rollo
 
 
 class Run:
-    """What a run left behind; it is read anew each time, so that a run that still goes on can be watched.
-
-    Attributes:
-        path: the run directory, wherever the process goes from here.
-    """
+    """The results of a run in the directory `path`, read anew each time, so that a running one can be watched."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -41,7 +37,7 @@ class Run:
     def status(self) -> str:
         """How the run ended: "done", "interrupted" or "failed" (both resume), "running" or "killed".
 
-        Where that cannot be told it is "unknown" (the run says something else) or "unreadable".
+        If undecided it is "unknown" (the run says something else) or "unreadable".
         """
         return self._line.status
 
@@ -80,10 +76,7 @@ class Run:
 
     @property
     def model(self) -> Any:
-        """The policy, on the GPU where there is one: the final one, or that of the last checkpoint.
-
-        Raises UsageError: there is no checkpoint yet.
-        """
+        """The policy, on the GPU if any: the final one, or the last checkpoint's. Raises UsageError without any."""
         return self._weights()[0]
 
     @property
@@ -108,7 +101,6 @@ class Run:
 
     @property
     def _shown(self) -> Path:
-        """The path as one would write it here."""
         return self.path.relative_to(Path.cwd()) if self.path.is_relative_to(Path.cwd()) else self.path
 
     @property

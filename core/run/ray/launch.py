@@ -1,8 +1,8 @@
 """Starts a run on a Ray cluster and writes the same run directory as on one machine.
 
 Theory of operation. The command places everything and has the node of the first process plan the run. Then it starts
-the rollout servers, the scoring pool and the processes that train, each of which runs the code of `grpo run`. Events
-come by a mailbox and are shown here. Ctrl-C asks for a stop there; a second one ends the connection and every process.
+the rollout servers, the scoring pool and the training processes, which run the code of `grpo run`. Events come by a
+mailbox and are shown here. Ctrl-C asks for a stop there; a second one ends the connection and every process.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ GIVEN = ("GRPO_", "HF_", "OMP_", "OPENAI_", "TRANSFORMERS_", "WANDB_")  # variab
 def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progress) -> RunSummary:
     """Runs a configuration from the beginning on a cluster; arguments and errors are those of `job.start`.
 
-    Raises UsageError if it cannot start, does not fit the cluster, or the cluster cannot be used; RunError: it had to
-    stop; the run directory resumes.
+    Raises UsageError, too, if it does not fit the cluster, or the cluster cannot be used.
     """
     config = _served(absolute_paths(config), asked)
     with Cluster(address) as cluster:
@@ -84,7 +83,6 @@ def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
 
 
 def _served(config: RunConfig, asked: Asked) -> RunConfig:
-    """Returns the configuration of a run that samples with the servers that were asked for. Raises UsageError."""
     if not asked.servers:
         return config
     if config.rollout.backend == "vllm":

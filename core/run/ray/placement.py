@@ -1,7 +1,7 @@
 """Decides what runs where on a cluster, or says why it does not fit.
 
-Training processes come first, as many on a node as it has GPUs (processors without GPUs), on the fewest nodes that hold
-them. Rollout servers take GPUs that are left, rewards and sandboxes the processors that are left on every node.
+Training processes come first, as many on a node as it has GPUs (processors without GPUs), on the fewest nodes. Rollout
+servers take the GPUs that are left, rewards and sandboxes the processors that are left on every node.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Placement:
 
 
 def place(nodes: Sequence[Node], asked: Asked) -> Placement:
-    """Places everything. Raises UsageError: it does not fit; says what there is."""
+    """Places everything. Raises UsageError, with what there is, if it does not fit."""
     gpus = any(node.gpus for node in nodes)
     room = {node: node.gpus if gpus else node.cpus for node in nodes}
     what = "GPUs" if gpus else "processors"

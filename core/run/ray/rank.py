@@ -28,7 +28,7 @@ PREFLIGHT = "grpo.core.run.ray.rank:Preflight"
 
 
 def train(settings: Mapping[str, Any]) -> None:
-    """Runs one of the processes that train together, in whatever thread it is called.
+    """Runs one of the processes that train together, in any thread.
 
     `settings`: `config` as JSON, or `resume` and `steps`; `mailbox`; `scorers`, each with its number of processes;
     `envs`, the processes that step environments; `variables` of the environment.
