@@ -26,9 +26,8 @@ Pause = Callable[[float], None]
 
 
 class Caller:
-    """Calls one plugin and never raises what the plugin raises.
+    """Calls one plugin and never raises what the plugin raises, except a user's `KeyboardInterrupt` unless `alone`.
 
-    The one exception to that is a `KeyboardInterrupt` on the main thread, which is the user's, unless `alone`.
     `retries`: how often a transient failure is tried again. `report`: told about each failure: in full (with the
     traceback where there is one), and what was raised. `alone`: no user's Ctrl-C arrives in this process.
     """
@@ -128,7 +127,7 @@ class Caller:
         return result
 
     def raised(self, error: BaseException, row: int, seconds: float = 0.0) -> Result:
-        """Reports an exception of the plugin, and returns the failure that it is."""
+        """Reports an exception of the plugin, and returns its failure."""
         result = self.reader.failure(explain(error), row, seconds)
         # An error that grpo raises on purpose says all in its words.
         shown = "" if isinstance(error, GrpoError) else f"\n{''.join(traceback.format_exception(error))}".rstrip()

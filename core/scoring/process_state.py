@@ -1,4 +1,4 @@
-"""Notes down what a plugin may change of its process before it is called, and puts it back after.
+"""Saves what a plugin may change of its process before it is called, and restores it after.
 
 Environment variables and modules stay as plugins leave them, but for the variables of a launcher.
 """
@@ -28,7 +28,7 @@ Part = tuple[str, Callable[[], Any], Callable[[Any], object]]
 
 
 class ProcessState:
-    """How the process is when this is made; with `thread`, also what belongs to the calling thread alone."""
+    """The state of the process when this is made; with `thread`, also that of the calling thread alone."""
 
     def __init__(self, *, thread: bool = True) -> None:
         self._pid = os.getpid()
@@ -36,7 +36,7 @@ class ProcessState:
         self._before = {name: value for name, value, _ in _values(thread)}
 
     def put_back(self) -> list[str]:
-        """Puts everything back, and returns the names of what was changed.
+        """Restores everything, and returns the names of what was changed.
 
         A process that the plugin forked, and that came back here instead of ending, ends now.
         """
@@ -104,7 +104,7 @@ def _of_thread() -> Iterator[Part]:
 
 
 def _autocast() -> tuple[Any, ...]:
-    """Returns whether autocast is on and to which type, on each kind of device, and how many of its blocks are open."""
+    """Returns autocast's state and type on each kind of device, and how many of its blocks are open."""
     torch = sys.modules["torch"]
     torch.autocast_increment_nesting()  # it can only be read by changing it
     depth = torch.autocast_decrement_nesting()

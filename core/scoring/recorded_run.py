@@ -25,8 +25,7 @@ def is_recorded(source: Path) -> bool:
 def read_recorded(source: Path) -> Iterator[RecordedRow]:
     """Yields the rows of a run, of all its steps, or of a Parquet file, numbered from 1.
 
-    Raises UsageError if it is no run, has no rollouts, or cannot be read; DatasetError if a row of the file has no
-    completion.
+    Raises UsageError for no run, or one without rollouts; DatasetError if a row of the file has no completion.
     """
     if source.is_dir():
         for number, (step, rollout) in enumerate(rollouts_of(source), start=1):
@@ -53,7 +52,7 @@ def rollouts_of(path: Path) -> Iterator[tuple[int, Rollout]]:
 
 
 def own_outcomes(path: Path, rollouts: Sequence[Rollout]) -> tuple[dict[str, list[Outcome]], dict[str, float]]:
-    """Returns what the run's own rewards made of its completions when it ran, by reward, and their weights.
+    """Returns the outcomes of the run's own rewards when it ran, by reward, and their weights.
 
     Raises UsageError if the run does not say which rewards it had.
     """

@@ -47,7 +47,7 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
 def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
     """Reads the rows of a table in CSV, whose first line names the columns and whose values are all text.
 
-    Raises DatasetError: it has no column of completions, or cannot be read; names the source and the line.
+    Raises DatasetError, which names the source and the line, without a column of completions, or if it cannot be read.
     """
     import csv
 
@@ -90,8 +90,8 @@ def to_completion(values: dict[str, Any]) -> Completion:
 def trace_row(line: int, values: Mapping[str, Any]) -> RecordedRow:
     """Returns the row of a rollout that is recorded as OpenEnv's TrainingTrace.
 
-    Its completion is the conversation of the last turn that trains, from the first answer on. Raises ValueError: it is
-    not of the schema, or does not say what was asked and answered.
+    Its completion is the conversation of the last turn that trains, from the first answer on. Raises ValueError if it
+    is not of the schema, or lacks question or answer.
     """
     trace = read_trace(values)
     turns = conversation_of(trace)

@@ -1,9 +1,9 @@
 """Scores on the nodes of a cluster.
 
-Theory of operation. One thread cuts tasks into chunks of about half a second and keeps two of them with every node.
-Time limits, crashes and transient trouble of plugins are settled there. Chunks of a lost node go to other nodes, or to
-the same one anew, each at most three times; then its calls fail. A call that was lost goes alone to an idle node, so
-that one that ends its node takes no other with it.
+Theory of operation. One thread cuts tasks into chunks of about half a second and keeps two of them with every node,
+which settles time limits, crashes and transient trouble. Chunks of a lost node go to other nodes, or to the same one
+anew, each at most three times; then its calls fail. A call that was lost goes alone to an idle node, so that one that
+ends its node takes no other with it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class _Member:
     absences: int = 0  # since it last answered
 
     def free(self, most: int) -> bool:
-        """Says whether it has fewer chunks than so many, and may have another one."""
         return self.chunks < most and not self.away and not self.alone
 
 
@@ -195,7 +194,7 @@ class NodePool:
         answer.add_done_callback(lambda done: self._events.put((sent, done)))
 
     def _suspect(self, job: _Job) -> bool:
-        """Says whether the next call was lost before; calls that have a result are dropped."""
+        """Returns whether the next call was lost before; calls that have a result are dropped."""
         while job.waiting and not job.task.open(job.waiting[0][0]):
             job.waiting.popleft()
         return bool(job.waiting) and bool(job.tries.get(job.waiting[0][0]))
@@ -257,7 +256,7 @@ class NodePool:
                 sent.job.waiting.extendleft(reversed(sent.calls))
 
     def _measure(self, sent: _Sent, rows: int) -> None:
-        """Notes how long a node takes for a row; a node's first chunk has it load the plugin, and does not count."""
+        """Records a node's seconds for a row; its first chunk, with which it loads the plugin, does not count."""
         parcel = sent.job.parcel
         if sent.member in parcel.loaded:
             pace = (time.monotonic() - sent.since) / _AT_A_NODE / rows

@@ -1,6 +1,6 @@
 """Times the imports that a plugin makes inside its calls, in the thread that makes them.
 
-A finder in `sys.meta_path` that finds nothing sees every load begin; loads end where the outermost import statement or
+A finder in `sys.meta_path` that finds nothing sees loads begin; they end where the outermost import statement or
 `import_module` ends, both of which are wrapped.
 """
 

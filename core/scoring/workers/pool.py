@@ -1,10 +1,10 @@
 """Runs rewards in worker processes; a crash costs one completion.
 
-Theory of operation. One thread owns all workers, as long as the pool lives: the kernel kills a worker when the thread
-that started it ends. Workers are fresh interpreters, never forks. A worker answers call by call, so the first call
-without an answer is the one that it is on. Past its time limit the worker is killed and the rows of that call fail; the
-first import of a module has the limit of loading. A call that a worker died on after it had scored other rows gets one
-more try, first in a fresh worker. The other calls of the chunk go back into the queue.
+Theory of operation. One thread owns all workers: the kernel kills a worker when the thread that started it ends.
+Workers are fresh interpreters, never forks. A worker answers call by call, so the first call without an answer is the
+one that it is on. Past its time limit the worker is killed and the rows of that call fail; the first import of a module
+has the limit of loading. A call that a worker died on after it had scored other rows gets one more try, first in a
+fresh worker. The other calls of the chunk go back into the queue.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ class WorkerPool:
         self._ring.close()
 
     def _turn(self) -> None:
-        """Waits until something happens, and does what follows from it."""
         for key, events in self._selector.select(self._patience()):
             worker = key.data
             if worker is None:

@@ -1,6 +1,6 @@
-"""Starts, talks to, kills and reaps a worker process.
+"""Starts, talks to, kills and reaps a worker process (`core/scoring/workers/child.py`).
 
-It exchanges messages with `core/scoring/workers/child.py`. Only the pool's one thread calls it, and it never blocks.
+Only the pool's one thread calls it, and it never blocks.
 """
 
 from __future__ import annotations
