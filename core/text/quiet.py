@@ -1,7 +1,4 @@
-"""Keeps the warnings of libraries off the screen: retries and long texts are no news, and a failure gets one line.
-
-What a user has set is left as it is.
-"""
+"""Keeps the warnings of libraries off the screen, except where the user has set them."""
 
 from __future__ import annotations
 
