@@ -74,7 +74,7 @@ class Expected:
 def judges_of(config: RunConfig, host: Host) -> list[str]:
     """Returns the names of the rewards, and of parts of rubrics, that ask a model: those whose options have a price.
 
-    Raises UsageError if a SPEC names no reward, or has an option that it does not take.
+    Raises UsageError for a SPEC that names no reward, or an unknown option.
     """
     named = [config.rewards, *config.env_rewards.values()]
     bound = [part for specs in named for outer in host.rewards(specs) for part in parts(outer)]
@@ -127,7 +127,7 @@ def _like(config: RunConfig, runs: Path) -> tuple[Path | None, list[Mapping[str,
 
 
 def _alike(wanted: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
-    """Returns whether every setting that was named, and that a step's time depends on, is the recorded one."""
+    """Returns whether every named setting that a step's time depends on is the recorded one."""
     for name, value in wanted.items():
         if name in FREE or value in (None, "auto"):  # what a run decides for itself
             continue

@@ -1,7 +1,7 @@
 """Estimates what is left of a run: its time, tokens and calls of a judge, from the metrics of its steps so far.
 
-Time is steps left times what steps took lately, and what evaluations and checkpoints took as often as they are due. The
-interval is that of the means of several steps in a row, and a fifth more on both sides.
+Steps take what the last ones took, and evaluations and checkpoints what they took so far. The interval is that of the
+means of several steps in a row, and a fifth more on both sides.
 """
 
 from __future__ import annotations

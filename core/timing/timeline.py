@@ -1,6 +1,6 @@
 """Breaks down where the time and the tokens of a run went.
 
-The parts follow each other on the first process and add up; what goes on beside them counts where something waited.
+The parts follow each other on the first process and add up; what runs beside them counts where something waited.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Timeline:
 def timeline(rows: Sequence[Mapping[str, Any]], *, whole: bool = False) -> Timeline:
     """Adds up the time of steps.
 
-    `whole`: count all that was measured, also before the first step. Else what steps go on to take: the first and the
-    last of four and more do not count, as with them comes what happens once in a run.
+    `whole`: count everything, also before the first step. Else the first and the last of four and more steps do not
+    count, as with them comes what happens once in a run.
     """
     steps = [row for row in rows if row.get("time/step")]
     if not whole:
