@@ -1,8 +1,7 @@
 """Exports a run's steps as OpenTelemetry traces by OTLP over HTTP, one trace for each step.
 
-Spans have the durations of core/timing/timeline.py and begin where the order of the parts says. None has a text of a
-prompt or completion. A batch processor's thread sends them: a slow, absent or broken collector costs no step any time,
-what it does not take within seconds is dropped, and one warning says so.
+Spans have the durations of core/timing/timeline.py and no text of a prompt or completion. A batch processor's thread
+sends them: a slow, absent or broken collector costs no step any time, its spans are dropped, and one warning says so.
 """
 
 from __future__ import annotations
@@ -67,10 +66,9 @@ _here = threading.local()
 
 
 class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Sends the spans of every step, from the first process alone.
+    """Sends the spans of every step, from the first process alone, to where the SDK's variables say.
 
-    Where they go is what the SDK's own variables say (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and
-    others). `run`: keeps the id in `otel.json`. `until`: sends what is left, for a few seconds at most.
+    `run`: keeps the id in `otel.json`. `until`: sends what is left, for a few seconds at most.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, warned: Callable[[str], None], until: ExitStack) -> None:
@@ -240,14 +238,13 @@ class _Exporter(SpanExporter):  # type: ignore[misc]  # OpenTelemetry is not ins
         return result
 
     def lost(self) -> str:
-        """Returns why spans were lost, once; "" where none was, or it was returned before."""
+        """Returns why spans were lost, once, or ""."""
         if self._reported or not self._reason:
             return ""
         self._reported = True
         return self._reason
 
     def give_up(self, reason: str) -> None:
-        """Stops trying; what is under way comes to nothing."""
         self._reason = self._reason or reason
         self.shutdown()
 
