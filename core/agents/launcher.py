@@ -42,8 +42,7 @@ _PATIENCE = 20  # seconds for supervisors whose runner is gone
 
 
 def main(descriptor: int, modules: Sequence[str], home: str) -> None:
-    """Serves until the socket `descriptor` closes; the first message is the packed Python agent, or nothing for a
-    command.
+    """Serves until the socket `descriptor` closes; the first message is the packed Python agent, or b"" for a command.
 
     `modules`: what to import first. `home`: a folder for what imports write.
     """
