@@ -1,7 +1,4 @@
-"""Compiles regular expressions at their first use, since listing plugins imports every reward and matches none.
-
-An invalid pattern shows only then, so a test uses all of them.
-"""
+"""Compiles regular expressions at their first use; tests use all of them, since an invalid one shows only then."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Defines what samplers read: the rows of an environment, and the outcome of each visit.
-
-A sampler is a function of this value alone, so a resumed run asks the same rows.
-"""
+"""Defines what samplers read, an environment's rows with their visits, and nothing else: resumed runs ask the same."""
 
 from __future__ import annotations
 

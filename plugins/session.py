@@ -109,10 +109,7 @@ class Process(Protocol):
     stderr: BinaryIO
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Returns the status, as in `Exit.code`; None where the program still runs after so many seconds.
-
-        Raises SessionLost if the session is gone.
-        """
+        """Returns the status, as in `Exit.code`; None if it still runs after so many seconds. Raises SessionLost."""
 
     def kill(self) -> None:
         """Kills the program and its process group; safe to call when it has ended."""
@@ -165,37 +162,22 @@ class Session(Protocol):
         """
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
-        """Writes a file, and the folders above it, with the rights of the session's programs.
-
-        Raises SessionError if it cannot be written.
-        """
+        """Writes a file, and the folders above it, with the rights of the session's programs. Raises SessionError."""
 
     def tar(self, path: str = "") -> BinaryIO:
-        """Returns a file or folder (default: the working directory) as an open tar archive; follows no link.
-
-        Raises SessionError if there is nothing at that path.
-        """
+        """Returns a file or folder (default: working directory) as an open tar; no link is followed. SessionError."""
 
     def port(self, number: int) -> str:
-        """Returns an address of this machine, "127.0.0.1:PORT", that reaches a port of the session's 127.0.0.1.
-
-        Raises SessionError if this kind of session cannot.
-        """
+        """Returns "127.0.0.1:PORT" of this machine, which reaches a port of the session's. SessionError: it cannot."""
 
     def stop(self) -> None:
         """Kills every process; the files stay, and commands may be run again."""
 
     def snapshot(self) -> str:
-        """Keeps the files as they are, until this session is closed, and returns an id. Processes are not kept.
-
-        Raises SessionError if this kind of session cannot.
-        """
+        """Keeps the files, not processes, until this session is closed, and returns an id. SessionError: it cannot."""
 
     def fork(self, snapshot: str) -> Session:
-        """Returns a new session of the same job that begins with the files of a snapshot.
-
-        Raises SessionError without such a snapshot.
-        """
+        """Returns a new session of the same job with the files of a snapshot. Raises SessionError without one."""
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns what `SessionPool.capabilities` returns."""

@@ -1,7 +1,4 @@
-"""Records the plugins that a run used, and says what has changed since.
-
-The hash covers the file that defines the plugin's function, not what it imports.
-"""
+"""Records a run's plugins, with a hash of each function's file without its imports, and says what has changed since."""
 
 from __future__ import annotations
 

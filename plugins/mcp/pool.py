@@ -53,10 +53,7 @@ class ServerPool:
         on_loop(self._begin())
 
     def take(self, *, first: bool = True) -> Connection:
-        """Returns an unused server, from any thread. Raises TransientError if it does not start.
-
-        `first`: the episode has not asked for one before.
-        """
+        """Returns an unused server, from any thread; `first`: of the episode. Raises TransientError."""
         connection: Connection = on_loop(self._take(expected=first)).result()
         return connection
 

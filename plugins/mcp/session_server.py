@@ -1,7 +1,4 @@
-"""Starts the program of an MCP server in a session of its own, without a network and with the files that it is given.
-
-Two threads copy between the session's streams and the descriptors of the connection.
-"""
+"""Starts the program of an MCP server in a session of its own, without a network and with the given files."""
 
 from __future__ import annotations
 
@@ -88,7 +85,6 @@ def start_in_session(server: McpServer) -> SessionServer:
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> None:
-    """Copies until the end of a stream, and closes the other."""
     with source, target, suppress(OSError, ValueError, GrpoError):
         while piece := source.read(_PIECE):
             target.write(piece)
