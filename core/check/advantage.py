@@ -1,7 +1,6 @@
 """Checks an advantage estimator as the trainer calls it, on made-up scores.
 
-One that claims `unbiased` is compared with the exact gradient of two small policies over every batch that they can
-sample, and an advantage of turns with that of a policy that decides how many turns there are.
+One that claims `unbiased`, or is of turns, is compared with the exact gradient of small policies.
 """
 
 from __future__ import annotations

@@ -93,7 +93,6 @@ def _member_alone(scorer: Scorer, members: Sequence[Example], findings: Findings
 def _equal_members(
     scorer: Scorer, groups: Sequence[Group], expected: Sequence[Sequence[ExampleResult]], findings: Findings
 ) -> None:
-    """Doubles the member of each group that scores most: both must score alike."""
     findings.tried("equal members")
     best = [
         max(range(len(group)), key=lambda at: -math.inf if (value := results[at].value) is None else value)

@@ -136,7 +136,6 @@ def _changed(tokens: Tokens, change: Callable[[str, torch.Tensor], torch.Tensor]
 
 
 def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
-    """Checks that neither the width of the padding nor the values in it change the loss."""
     findings.tried("padding")
     fill = {"mask": 0, "logps": -4.0, "old_logps": -9.0, "importance": 1.0, "entropies": 5.0}
 
@@ -151,7 +150,6 @@ def _padding(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _G
 
 
 def _other_rows(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
-    """Checks that a completion's gradient does not depend on the others of its forward pass."""
     findings.tried("other completions")
     for kept in ([0, 1], [3, 2]):
         alone = _gradients(bound, _changed(tokens, partial(_rows, kept)), _counts(tokens))
@@ -176,7 +174,6 @@ def _precision(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: 
 
 
 def _direction(bound: BoundLoss, findings: Findings, tokens: Tokens, reference: _Gradients) -> None:
-    """Checks that a positive advantage makes the policy's own tokens more probable, and a negative one less."""
     findings.tried("direction")
     for row, worth in enumerate(tokens.advantages.tolist()):
         gradient = reference.logps[row, : _LENGTHS[row]]

@@ -1,8 +1,4 @@
-"""Checks a reward or verifier by the relations that follow from its own cases, in every executor.
-
-A plugin without cases is called on rows of an environment. It runs in a worker process where it can, so that a hang
-costs its time limit and a crash its own text.
-"""
+"""Checks a reward or verifier by the relations that follow from its own cases, in every executor and a worker."""
 
 from __future__ import annotations
 

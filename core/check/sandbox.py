@@ -1,7 +1,4 @@
-"""Checks a sandbox with programs whose end is known and with hostile ones, each followed by an honest one.
-
-Attacks that leave something behind run alone, so that the next job may find it; the others run side by side.
-"""
+"""Checks a sandbox with programs whose end is known and with hostile ones, which run alone if they leave something."""
 
 from __future__ import annotations
 

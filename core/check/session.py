@@ -62,7 +62,6 @@ class _Check:
             self.attempt(relation, needs, partial(self._in_session, check))
 
     def attempt(self, relation: str, needs: str, check: Callable[[NoteFinding], None]) -> None:
-        """Runs a check, unless the pool lacks the capability that it needs; whatever it raises is a finding."""
         if needs and not self._capable.get(needs):
             self._findings.not_tried(f"{relation}: these sessions have no {needs}")
             return

@@ -1,7 +1,4 @@
-"""Holds the settings of a run: a configuration with the parts that planning chose.
-
-In `Settings` no value that a run needs is None. They are written to config.json under the names of the configuration.
-"""
+"""Holds the settings of a run after planning, none of them None, as they are written to config.json."""
 
 from __future__ import annotations
 
