@@ -1,7 +1,4 @@
-"""Reads the fields that the bodies of all APIs have in common, with plain errors.
-
-None, "" and a missing field are the same everywhere: programs send all three for "nothing".
-"""
+"""Reads the fields that all APIs share; None, "" and a missing field are the same, since programs send all three."""
 
 from __future__ import annotations
 
@@ -96,10 +93,7 @@ def text_in(value: Any, where: str) -> str:
 def content_in(
     value: Any, where: str, kinds: Container[str], skipped: Container[str] = (), separator: str = "\n"
 ) -> str:
-    """Returns the text of a message's content, a text or a list of parts of these `kinds`.
-
-    `skipped`: types of parts that are left out, such as thinking. Raises Refused for a part that is no text.
-    """
+    """Returns the text of a message's content, in parts of `kinds`, without `skipped` ones. Refused: other parts."""
     if value is None or isinstance(value, str):
         return value or ""
     if not isinstance(value, list):
@@ -195,10 +189,7 @@ def ignored_in(body: Body, read: Container[str], tools: Iterable[str]) -> tuple[
 
 
 def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
-    """Puts the answers to the calls of one message in the order of these calls, since chat templates show no ids.
-
-    Raises Refused if there is no message.
-    """
+    """Puts answers in the order of the calls, since chat templates show no ids. Raises Refused without any message."""
     ordered: list[ChatTurn] = []
     for answering, run in groupby(turns, key=lambda turn: turn.role == "tool"):
         calls = [call.id for call in ordered[-1].calls] if answering and ordered else []
