@@ -33,8 +33,7 @@ def attend_in_blocks(config: Any) -> None:
 def attend_without_plans() -> None:
     """Keeps this process from attention by cuDNN, which torch prefers on Hopper and Blackwell.
 
-    It plans each new number of sequences and keys, for up to half a second, and never frees the plans. A sampler has a
-    new number at each token, and an update at each batch.
+    It plans each new number of sequences and keys, up to half a second, and never frees the plans.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
 

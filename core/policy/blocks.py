@@ -1,7 +1,4 @@
-"""Says which tokens of a packed row (core/train/update/packing.py) see which, for core/policy/attention.py.
-
-A part is some sequences of like length, which see themselves and the prefix that they share, if any.
-"""
+"""Says which tokens of a packed row (core/train/update/packing.py) see which, for core/policy/attention.py."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ class Blocks:
 
 
 def no_mask(device: torch.device) -> torch.Tensor:
-    """Returns the mask of a forward pass whose attention gets its mask by another argument.
-
-    It has one of four axes: without any, transformers would make one for the tokens that it knows of.
-    """
+    """Returns the mask of a forward pass with blocks: of one of four axes, or transformers would make one."""
     return torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
 
 

@@ -1,7 +1,4 @@
-"""Renders chat messages by a tokenizer's chat template, and sets the template's variables.
-
-Variables (`enable_thinking=false`) become defaults in the template itself, so they hold wherever the tokenizer goes.
-"""
+"""Renders chat messages by a tokenizer's chat template, and sets its variables as defaults in the template itself."""
 
 from __future__ import annotations
 
@@ -75,8 +72,8 @@ def without_variables(template: str) -> str:
 def texts_of(tokenizer: PreTrainedTokenizerBase, turns: Sequence[Sequence[int]]) -> list[str]:
     """Returns the policy's turns as texts without special tokens.
 
-    Where the template opens a block for the policy (`<think>`) and the policy closes it, the text begins with the
-    opening, since layouts are read from whole messages.
+    A text begins with the block (`<think>`) that the template opened, if the policy closes it: layouts need whole
+    messages.
     """
     texts = tokenizer.batch_decode([list(ids) for ids in turns], skip_special_tokens=True)
     opening, closing = opened_block(tokenizer)

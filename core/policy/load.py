@@ -175,7 +175,6 @@ def _name_backbone(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _name_experts(config: Any) -> None:
-    """Provides `num_experts`, which TRL reads, in a configuration with another name for it."""
     text = config.get_text_config()
     if not hasattr(text, "num_experts") and hasattr(text, "num_local_experts"):
         kind = type(text)
@@ -262,11 +261,7 @@ def _without_peft_deprecations() -> Iterator[None]:
 
 
 def _unadaptable(model: PreTrainedModel) -> list[str] | None:
-    """Returns the linear modules that take no adapter.
-
-    Those are subclasses that return something else, such as Llama 4's choice of experts, on which PEFT fails, and those
-    that a kernel of a state space model reads past the adapter, which PEFT refuses.
-    """
+    """Returns the linear modules that take no adapter: they return something else, or a kernel reads past it."""
     from peft.tuners.tuners_utils import _check_lora_target_modules_mamba
     from torch import nn
 
@@ -285,7 +280,6 @@ def _unadaptable(model: PreTrainedModel) -> list[str] | None:
 
 
 def _returns_rows(module: Any) -> bool:
-    """Returns whether a class derived from the linear layer returns what a linear layer does."""
     import torch
 
     if not type(module).__module__.startswith("transformers.models."):

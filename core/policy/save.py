@@ -81,10 +81,7 @@ def written_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def problem_of(written: Shapes, due: Shapes) -> str | None:
-    """Returns what is wrong with the written shapes, or None.
-
-    Under other names (experts, one by one), the number of elements has to be the same.
-    """
+    """Returns what is wrong with the written shapes, or None; under other names the number of elements must agree."""
     for name, shape in written.items():
         if 0 in shape and 0 not in due.get(name, ()):
             return f"{name} is empty, with shape {list(shape)}"

@@ -78,8 +78,7 @@ class Weights:
 def find_weights(model: str | None, adapter: str | None = None) -> Weights:
     """Finds a hub id, a model's folder, an adapter's folder or a run directory; None: the embedded model.
 
-    `adapter`: a folder or hub id of PEFT to put on top. Raises UsageError if it is none of these, a run has no weights
-    yet, or there would be two adapters.
+    `adapter`: a folder or hub id of PEFT to put on top. Raises UsageError for none, no weights yet, or two adapters.
     """
     weights = _find(model)
     if adapter is None:

@@ -101,8 +101,7 @@ def unsharded(model: Any) -> Iterator[None]:
 def passes_of_its_own(engine: Any) -> Iterator[None]:
     """Lets each process make any number of forward passes with gathered ZeRO-3 weights; other models are left alone.
 
-    DeepSpeed compares between processes which modules a pass called, in a hook of the outermost module that TRL does
-    not remove: a collective at the first passes after a step.
+    Else a hook of DeepSpeed's would compare the passes of all processes, a collective.
     """
     offload = getattr(getattr(engine, "optimizer", None), "parameter_offload", None)
     if offload is None:
@@ -167,7 +166,6 @@ def _full(parameter: torch.Tensor) -> torch.Tensor:
 
 
 def _own_parts(parameter: Any, whole: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yields this process's memory of a parameter, each with its part of a whole tensor."""
     if isinstance(parameter, DTensor):
         own: Any = parameter.detach()
         part: Any = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)

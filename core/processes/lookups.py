@@ -1,7 +1,4 @@
-"""Speeds up what torch, transformers and TRL look up while they load; the results are the same.
-
-A release that looks things up in another way loads as it would without this module.
-"""
+"""Speeds up what torch, transformers and TRL look up while they load; releases that do it otherwise load as before."""
 
 from __future__ import annotations
 
@@ -48,10 +45,7 @@ def faster_lookups() -> Iterator[None]:
 
 @functools.cache
 def distributions_by_package() -> dict[str, list[str]]:
-    """Returns the distributions that install each top-level module or package, by its name.
-
-    Unlike `importlib.metadata.packages_distributions` before Python 3.12, it has compiled modules.
-    """
+    """Returns the distributions of each top-level module or package, compiled ones too (also before Python 3.12)."""
     names: dict[str, list[str]] = defaultdict(list)
     for distribution in importlib.metadata.distributions():
         description = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""

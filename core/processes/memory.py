@@ -17,10 +17,7 @@ LARGEST = 32 * 2**20  # bytes, what glibc takes for MMAP_THRESHOLD at most
 
 
 def keep_freed_memory() -> None:
-    """Makes the C library keep freed blocks of up to 32 MiB for what is allocated next.
-
-    It does nothing where the C library is not glibc, or that library's own variables are set.
-    """
+    """Makes glibc keep freed blocks of up to 32 MiB for reuse, unless its own variables are set."""
     if not sys.platform.startswith("linux") or any(name in os.environ for name in OWN_CHOICE):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,7 +1,6 @@
 """Reads the sharding from the variables of `accelerate launch`, and refuses what is not supported.
 
-Nothing set is DDP; FSDP 2 shards weights, gradients and optimizer by torch; ZeRO-1, 2, 3 the optimizer, its gradients
-and the weights by DeepSpeed.
+DDP; FSDP 2 by torch; ZeRO-1, 2, 3 by DeepSpeed, of the optimizer, its gradients and the weights.
 """
 
 from __future__ import annotations
@@ -119,11 +118,7 @@ def refuse_unsharded(sharding: Sharding | None, wrapped: Any, *, sharded: bool) 
 
 
 def settle_launcher(sharding: Sharding | None) -> None:
-    """Removes launcher variables that the plan decides, where both libraries read them.
-
-    `accelerate launch` sets one micro batch a step, and FSDP's loading by the first process alone, which would leave
-    the others without weights for the reference policy.
-    """
+    """Sets launcher variables that are the plan's: accumulation, and FSDP's loading by all processes."""
     if sharding is not None and sharding.library == "FSDP":
         os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
     if sharding is not None and sharding.library == "DeepSpeed":
@@ -159,7 +154,6 @@ def _settings() -> dict[str, Any] | None:
 
 
 def _refuse_settings(settings: dict[str, Any]) -> None:
-    """Refuses settings of DeepSpeed that the plan decides, or whose numbers would differ from it."""
     file = os.environ[CONFIG_FILE]
     for name in OURS:
         if settings.get(name) != AUTO:

@@ -31,10 +31,7 @@ _started = threading.Lock()  # for good, by the one watch of this process
 
 
 def watch_processors(threads: int) -> None:
-    """Starts the watch of this process, whose products are computed by so many threads; once.
-
-    It does nothing for one thread, where OpenMP is not libgomp, and where GOMP_SPINCOUNT is set.
-    """
+    """Starts the watch of `threads` threads, once; not for one, without libgomp, or where GOMP_SPINCOUNT is set."""
     library = _libgomp()
     chosen = os.environ.get(VARIABLE, BEFORE_TORCH[VARIABLE]) != BEFORE_TORCH[VARIABLE]
     if threads > 1 and library is not None and not chosen and _started.acquire(blocking=False):

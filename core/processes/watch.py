@@ -145,7 +145,6 @@ class Watch:
             os._exit(end.code)
 
     def _listened(self) -> End | None:
-        """Waits for the end of the run; None where this process leaves before."""
         ends: list[End] = []
         due: float | None = None
         left: set[int] = set()
@@ -215,7 +214,6 @@ def _lost(rank: int, count: int) -> End:
 
 
 def _met(count: int, limit: float, share: Callable[[Any], Any]) -> dict[int, socket.socket]:
-    """Opens a port, shares its address, and returns the connection to each other process."""
     host, token = os.environ.get("MASTER_ADDR", "127.0.0.1"), secrets.token_hex(16)
     with _listener(host) as listener:
         share((host, listener.getsockname()[1], token))

@@ -1,8 +1,4 @@
-"""Defines how an episode of an agent is recorded, and reads it out of the info of a rollout.
-
-Token ids are recorded once: of each prompt what its parent did not have, and of a trained call its place in the
-rollout.
-"""
+"""Defines how an agent's episode is recorded, each token id once, and reads it out of the info of a rollout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Seals checkpoints and finds the newest whole one.
+"""Seals checkpoints, and other folders of weights, and finds the newest whole one.
 
-A checkpoint is whole once it holds complete.json, with size and digest (XXH3, 128 bits) of every other file. The final
-model and the policy after the warm-up are sealed in the same way.
+A checkpoint is whole once it holds complete.json, with size and digest (XXH3, 128 bits) of every other file.
 """
 
 from __future__ import annotations
@@ -109,7 +108,6 @@ def rewind(run: RunDir, step: int) -> None:
 
 
 def _sealed(folder: Path) -> list[Path]:
-    """Returns the checkpoints that were complete once, the newest first."""
     sealed = [checkpoint for checkpoint in folder.glob(NAMED) if (checkpoint / COMPLETE).is_file()]
     return sorted(sealed, key=checkpoint_step, reverse=True)
 

@@ -135,7 +135,6 @@ def _locked_rewards(run: RunDir) -> tuple[str, ...]:
 
 
 def _spec(source: Any) -> str:
-    """Returns a SPEC as the user could write it; a table of a configuration file becomes one."""
     if not isinstance(source, dict):
         return str(source).removeprefix(f"{Path.cwd()}/")
     options = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in source.items()]

@@ -1,7 +1,4 @@
-"""Reads JSON and Parquet that anybody may have made, no larger than a run writes.
-
-A Parquet file of some kilobytes can unfold to gigabytes, so its own account of its size is checked first.
-"""
+"""Reads JSON and Parquet that anybody may have made, after a check of the size that it would unfold to."""
 
 from __future__ import annotations
 
@@ -55,7 +52,6 @@ def _refuse_large(opened: Any, lists: Sequence[str]) -> None:
 
 
 def _unfolded(column: Any) -> int:
-    """Returns the bytes of a dictionary-encoded column's texts."""
     import pyarrow.compute as pc
 
     lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)

@@ -37,11 +37,7 @@ def write_trained(run: RunDir, step: int, rows: Sequence[TrainedRow]) -> None:
 
 
 def read_trained(run: RunDir, step: int) -> dict[int, TrainedRow]:
-    """Reads what the tokens of a step were trained with, by the number of the rollout.
-
-    Rollouts without a gradient, and steps not trained to their end, are missing. Raises UsageError if the file was
-    damaged.
-    """
+    """Reads what a step's tokens were trained with, by rollout with a gradient. UsageError: a damaged file."""
     import pyarrow as pa
 
     file = run.rollouts / TRAINED_FILE.format(step)

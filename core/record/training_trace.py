@@ -1,7 +1,6 @@
 """Writes an agent's rollout as OpenEnv's TrainingTrace v1, and reads one as an agent's calls.
 
-A trace holds the calls that train, each with the token ids of its prompt, those that were sampled, their
-log-probabilities and a mask over both. Our own data, such as rewards, is in the metadata of its turns, under `grpo`.
+A trace holds the calls that train, with tokens, log-probabilities and a mask; our data is in the metadata, as `grpo`.
 """
 
 from __future__ import annotations
@@ -228,7 +227,6 @@ def _wrong(turn: TraceTurn) -> Iterator[str]:
 
 
 def _parent(earlier: Sequence[TraceTurn], turn: TraceTurn) -> int | None:
-    """Returns the last of the earlier turns whose tokens the prompt of a turn begins with."""
     for place in range(len(earlier) - 1, -1, -1):
         before = [*earlier[place].prompt_token_ids, *earlier[place].completion_token_ids]
         if turn.prompt_token_ids[: len(before)] == before:

@@ -13,10 +13,7 @@ FILES = "files"
 
 
 def split_info(info: str | None) -> tuple[dict[str, Any] | None, str | None]:
-    """Returns the episode in an info, without token ids, and the rest of the info; None for one of no agent.
-
-    Each call has a `depth`, by which branches are indented, and the episode the files that changed.
-    """
+    """Returns an info's episode (calls with a `depth`, changed files), None without an agent, and the rest."""
     if info is None or f'"{KEY}"' not in info:
         return None, info
     try:

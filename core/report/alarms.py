@@ -127,7 +127,6 @@ def _completion(row: Mapping[str, Any]) -> Completion:
 
 
 def _canary_alarms(metrics: Sequence[Mapping[str, Any]]) -> list[Alarm]:
-    """Returns an alarm wherever a share of wrong canaries rises, from nothing before the first look."""
     alarms: list[Alarm] = []
     before: dict[str, float] = {}
     for row in metrics:

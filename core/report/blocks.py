@@ -1,7 +1,6 @@
 """Packs values and rollouts into blocks of compressed base64, which the page inflates when they are looked at.
 
-The index holds the numbers that lists are filtered and sorted by, column after column; texts are in blocks of a hundred
-thousand characters, in the order of the index.
+The index has numbers to filter and sort by, column after column; texts follow in blocks of 100,000 characters.
 """
 
 from __future__ import annotations
@@ -77,10 +76,7 @@ def pack_rollouts(
     public: bool = False,
     room: float = math.inf,
 ) -> PackedRollouts | None:
-    """Packs the chosen rollouts of a run, by ascending place; None where they take more than `room` characters.
-
-    `public` hides folders, addresses and secrets in reasons of failures.
-    """
+    """Packs rollouts, by ascending place; None beyond `room` characters. `public`: hide folders and secrets."""
     index = Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
     for step, own in groupby(places, key=lambda place: scan.step[place]):

@@ -1,7 +1,4 @@
-"""Writes the model card of a run: what was trained, with which plugins, with what result, and which alarms.
-
-No text of a policy is in it; names of plugins and users are in code spans, where no markup works.
-"""
+"""Writes a run's model card, without text of a policy; names are in code spans, where no markup works."""
 
 from __future__ import annotations
 
@@ -86,7 +83,6 @@ def _front_matter(contents: Contents, plugins: Sequence[Mapping[str, Any]], *, a
 
 
 def _dataset(plugin: Mapping[str, Any]) -> str | None:
-    """Returns the hub id of an environment's rows, or None if they are not known to be on the hub."""
     name = _section(plugin, "options").get("dataset")
     if plugin.get("kind") != "env" or not isinstance(name, str) or "/" not in name or not HUB_ID.fullmatch(name):
         return None
@@ -115,7 +111,6 @@ def _whole(value: Any) -> int | None:
 
 
 def _count(value: Any) -> int | None:
-    """Returns a count, which a metric may hold as a float; None for anything else."""
     return _whole(int(value) if type(value) is float and value.is_integer() else value)
 
 

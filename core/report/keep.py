@@ -1,7 +1,6 @@
-"""Chooses which rollouts a page holds where it cannot hold all.
+"""Chooses which rollouts a page holds: every failed one, the best, worst and longest of each step, then whole groups.
 
-Every failed rollout stays, and of every step the best, the worst and the longest; then whole groups: theirs, those of
-the first and last step and of alarms, and a fixed, even sample of the others.
+Groups: theirs, those of the first and last step and of alarms, and a fixed, even sample of the others.
 """
 
 from __future__ import annotations

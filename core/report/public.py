@@ -87,7 +87,6 @@ def _windows(match: re.Match[str]) -> str:
 
 
 def _share(match: re.Match[str]) -> str:
-    r"""Returns the same for a share (\\server\folder), which LaTeX has braces in."""
     return match[0] if "{" in match[0] else _name(match)
 
 

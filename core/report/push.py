@@ -195,7 +195,6 @@ def _refuse_links(run: RunDir) -> None:
 
 
 def _hub_base(run: RunDir) -> str | None:
-    """Returns the hub id of the base model; None where it came from a folder, a run or the package."""
     model = (read_json(run.config) or {}).get("model")
     if run.base.is_dir() or not isinstance(model, str) or not HUB_ID.fullmatch(model):
         return None
@@ -230,7 +229,6 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _explained(repo: str) -> Iterator[None]:
-    """Turns whatever an upload ends in, of three libraries, into a RunError of one line."""
     try:
         yield
     except GrpoError:

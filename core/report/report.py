@@ -56,8 +56,6 @@ class Written:
 
 @dataclass(slots=True)
 class _Read:
-    """A run after the first pass."""
-
     summary: dict[str, Any]
     scan: Scan
     alarms: list[Alarm]
@@ -68,7 +66,6 @@ class _Read:
 
     @property
     def missing(self) -> str | None:
-        """Why prompts are not shown as the model read them, or None."""
         return public_value(self.tokenizer.missing) if self.public else self.tokenizer.missing
 
     def publish(self, settings: Mapping[str, Any]) -> None:
@@ -138,7 +135,6 @@ def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
 
 
 def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
-    """Packs everything if it fits, else as many rollouts as fit, without their tokens."""
     scans, alarmed = [run.scan for run in runs], [{alarm.step for alarm in run.alarms} for run in runs]
     size = sum(sum(scan.size) for scan in scans)
     ratio = 1.0 if size <= room else _ratio(runs)  # of a few rollouts all are tried at once
@@ -157,7 +153,6 @@ def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
 
 
 def _everything(runs: Sequence[_Read], room: float) -> list[PackedRollouts] | None:
-    """Packs everything with its tokens; None as soon as it takes more than there is room for."""
     packed: list[PackedRollouts] = []
     for run in runs:
         rollouts = pack_rollouts(
@@ -233,7 +228,6 @@ def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[s
 
 
 def _advantage_of(run: RunDir, config: Mapping[str, Any], host: Host) -> Advantage:
-    """Returns a run's advantage; of single turns, its value for the score of a whole rollout."""
     loss = config.get("loss")
     if not isinstance(loss, Mapping) or "advantage" not in loss:
         raise UsageError(f"{run.config} was damaged: it does not say which advantage the run had.")

@@ -1,7 +1,6 @@
 """Links ES modules into one classic script, which a page can hold and its policy can name by one digest.
 
-Each module becomes a function that runs once, after its imports. Allowed are `import { a, b } from "./x.js";` before
-everything else, and `export` before a `const` or a `class`.
+Allowed are `import { a, b } from "./x.js";` before everything else, and `export` before a `const` or a `class`.
 """
 
 from __future__ import annotations
