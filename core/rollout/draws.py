@@ -1,7 +1,4 @@
-"""Gives each completion random numbers of its own, by its place in the run (Philox).
-
-So the same policy samples the same tokens however a batch is split, and a stream has no state but its key.
-"""
+"""Gives each completion random numbers by its place in the run (Philox), the same however a batch is split."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ def drawn_seed() -> int:
 
 
 def keys_of(seed: int, step: int, numbers: Iterable[int]) -> tuple[int, ...]:
-    """Returns the keys of completions by `numbers`, theirs in the step over all processes; groups are adjacent.
-
-    `step`: the optimizer step that first trains on them. Replacements are numbered after all of these.
-    """
+    """Returns the keys of completions by step and their `numbers` in it over all processes; replacements come last."""
     places = (f"{seed} {step} {number}".encode() for number in numbers)
     return tuple(int.from_bytes(hashlib.blake2b(place, digest_size=15).digest()) for place in places)
 

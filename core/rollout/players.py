@@ -31,11 +31,7 @@ def players_of(
 def player_of(
     env: BoundEnv, rollout: RolloutSettings, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
 ) -> Player | None:
-    """Returns what plays rollouts, or None for an environment that is answered once and never stepped.
-
-    Raises UsageError if the chat template cannot continue a conversation, or lacks the tools; PluginError if there are
-    tools and no turn to use them.
-    """
+    """Returns what plays rollouts, or None for a single answer without steps. Raises UsageError, PluginError."""
     schemas = episodes[0].tools
     if schemas and env.spec.max_turns == 1:
         raise PluginError(

@@ -1,7 +1,4 @@
-"""Declares what every rollout backend does: how tokens are chosen, what is returned, what is refused.
-
-Nothing is truncated: a prompt plus the new tokens that does not fit the context is refused.
-"""
+"""Declares what every rollout backend does. Nothing is truncated: what does not fit the context is refused."""
 
 from __future__ import annotations
 
@@ -72,10 +69,9 @@ OnDone = Callable[[Sequence[int], Sequence[Sampled]], None]  # the numbers of pr
 
 
 class Rollouts(Protocol):
-    """A rollout backend: token ids in, sampled token ids and their log-probabilities out.
+    """A rollout backend: token ids in, sampled token ids and their log-probabilities out; `sync` comes before a batch.
 
-    `sync` comes before the first `generate` of every batch. Randomness comes from torch's global generator, which
-    checkpoints store.
+    Randomness comes from torch's global generator, which checkpoints store.
     """
 
     exact: bool  # its log-probabilities are computed by the training model itself; else they are compared and corrected

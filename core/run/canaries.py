@@ -148,7 +148,6 @@ class CanaryWatch:
         return score != FAILED and not self._paid_more(index, score) and not self._paid_less(index, score)
 
     def _is_wrong(self, index: int, score: CanaryScore) -> bool:
-        """Returns whether a canary failed, or scored neither as it should nor as it did at the start."""
         if score == FAILED or self.baseline is None:
             return score == FAILED
         before = self.baseline[index]

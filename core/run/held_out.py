@@ -98,7 +98,6 @@ class HeldOut:
         }
 
     def _now_and_then(self, problems: int) -> Callable[[int], None]:
-        """Returns a callback that passes batches on after FIRST_WORD, and then after every NEXT_WORD."""
         done, due = 0, time.monotonic() + FIRST_WORD
 
         def on_batch(size: int) -> None:

@@ -92,8 +92,7 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
 def resume(
     path: Path, host: Host, progress: Progress, steps: int | None = None, server_url: str | None = None
 ) -> RunSummary:
-    """Continues a run from its last whole checkpoint, or the beginning, in the folder in which it began, if still
-    there.
+    """Continues a run from its last whole checkpoint, or the beginning, in the folder in which it began, if there.
 
     `steps`: the new number of steps, also of a run that was over. `server_url`: the rollout servers; None: as before.
     Raises UsageError for no run directory, or a run that is over; RunError if it had to stop again.
@@ -198,7 +197,6 @@ class _Job:
         return endings.summary(self.run_dir, status)
 
     def _train(self) -> str:
-        """Loads, warms up and trains; returns "done" or "interrupted"."""
         plan, run_dir, progress, stop = self.plan, self.run_dir, self.progress, self.stop
         for note in plan.notes:
             progress.warned(note)

@@ -41,10 +41,7 @@ class Caller:
         self._required = tuple(column for column in plugin.spec.columns if column.required)
 
     def each(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
-        """Calls the plugin for one completion after the other; `pause` sleeps before a retry.
-
-        Calls that take less than `_TOGETHER` are timed together, and each has its share.
-        """
+        """Calls the plugin for one completion after the other; calls under `_TOGETHER` seconds are timed together."""
         calls, clock, count = self.plugin.calls(completions), time.perf_counter, len(completions)
         results: list[Result] = []
         size = 1
@@ -112,7 +109,6 @@ class Caller:
     def _read(
         self, values: Sequence[Any], rows: Sequence[int], seconds: float, completions: Sequence[Completion]
     ) -> list[Result]:
-        """Reads what was returned for some completions, each after so many seconds."""
         usual = self.reader.usual(values, seconds)
         if usual is not None:
             return [*usual]
@@ -161,7 +157,6 @@ class Caller:
     def _retried(
         self, call: Callable[[Any], Any], argument: Any, pause: Pause, error: BaseException | None, seconds: float
     ) -> tuple[Any, BaseException | None, float]:
-        """Calls again after a transient error, or without one; returns the value or the last error, and its seconds."""
         attempt = 0
         while True:
             if error is not None:

@@ -32,10 +32,7 @@ _log = logging.getLogger("grpo.interop")
 
 
 class LentReward:
-    """A bound reward with a scorer that starts with the first completion; it may be pickled and is safe in threads.
-
-    Raises UsageError for a SPEC that names no reward, or options that it does not take.
-    """
+    """A bound reward with a lazily started scorer; may be pickled, safe in threads. UsageError: a wrong SPEC."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -120,7 +117,6 @@ class TrlReward:
         return [outcome.score for outcome in outcomes]
 
     def _refuse_split_groups(self, prompts: Sequence[Any], size: int) -> None:
-        """Refuses a batch that is not made of whole groups."""
         groups = [prompts[first : first + size] for first in range(0, len(prompts), size)]
         if not all(len(group) == size and all(prompt == group[0] for prompt in group) for group in groups):
             raise UsageError(

@@ -96,7 +96,6 @@ class _Groups:
     def member(
         self, where: str, completion: Completion, expect: Mapping[str, Any], plugins: Sequence[tuple[Bound, str]]
     ) -> Completion:
-        """Returns the completion of a line with the number of its group; DatasetError for one that does not fit."""
         if "group" not in completion.row:
             return completion
         key = json.dumps(completion.row["group"], sort_keys=True)

@@ -161,8 +161,6 @@ class _Loop:
     async def _limited(
         self, call: Callable[[], Any], task: Task, indices: list[int]
     ) -> tuple[bool, Any, BaseException | None]:
-        """Returns whether the call ended in time, its value, and what it raised."""
-
         async def guarded() -> tuple[bool, Any, BaseException | None]:
             try:
                 return True, await call(), None

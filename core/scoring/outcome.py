@@ -196,7 +196,6 @@ def _plain_number(value: Any) -> Any:
 
 
 def _plain_verdict(value: Any) -> Any:
-    """Returns the verdict of a bool, also one of NumPy; all else as it is."""
     truth = value if isinstance(value, Verdict) else _without_dimensions(value)
     return Verdict(truth) if isinstance(truth, bool) else value
 

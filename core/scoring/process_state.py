@@ -1,7 +1,4 @@
-"""Saves what a plugin may change of its process before it is called, and restores it after.
-
-Environment variables and modules stay as plugins leave them, but for the variables of a launcher.
-"""
+"""Saves what a plugin may change of its process, except modules and most environment variables, and restores it."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ class ProcessState:
         self._before = {name: value for name, value, _ in _values(thread)}
 
     def put_back(self) -> list[str]:
-        """Restores everything, and returns the names of what was changed.
-
-        A process that the plugin forked, and that came back here instead of ending, ends now.
-        """
+        """Restores everything, returning what was changed; ends a process that the plugin forked."""
         if os.getpid() != self._pid:
             os._exit(0)
         changed = []
@@ -104,7 +98,6 @@ def _of_thread() -> Iterator[Part]:
 
 
 def _autocast() -> tuple[Any, ...]:
-    """Returns autocast's state and type on each kind of device, and how many of its blocks are open."""
     torch = sys.modules["torch"]
     torch.autocast_increment_nesting()  # it can only be read by changing it
     depth = torch.autocast_decrement_nesting()

@@ -45,10 +45,7 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
 
 
 def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
-    """Reads the rows of a table in CSV, whose first line names the columns and whose values are all text.
-
-    Raises DatasetError, which names the source and the line, without a column of completions, or if it cannot be read.
-    """
+    """Reads rows of a CSV table with headings, all text. Raises DatasetError, which names source and line."""
     import csv
 
     csv.field_size_limit(2**31 - 1)
@@ -194,7 +191,6 @@ def _messages(content: Any, role: str) -> tuple[Message, ...]:
 
 
 def _message(message: Any) -> Message:
-    """Returns a message; content in parts is joined, and content that is null is empty."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise ValueError("a message is not an object with a 'role'")
     content = message.get("content")

@@ -189,7 +189,6 @@ class Scorer:
 
 
 def _without_failed(completions: Sequence[Completion]) -> tuple[list[int], dict[int, str]]:
-    """Returns the indices of the rollouts that came to an end, and the reasons of those that failed."""
     reasons = {
         index: str(completion.info.get("failure", "the rollout failed"))
         for index, completion in enumerate(completions)
@@ -199,7 +198,6 @@ def _without_failed(completions: Sequence[Completion]) -> tuple[list[int], dict[
 
 
 def _spread(results: Sequence[T], kept: Sequence[int], reasons: Mapping[int, str], kind: type[T]) -> list[T]:
-    """Puts the results of the kept completions in their places, and failures between them."""
     by_index = dict(zip(kept, results, strict=True))
     places = range(len(kept) + len(reasons))
     return [by_index[i] if i in by_index else kind("failure", reason=reasons[i]) for i in places]
@@ -219,8 +217,6 @@ def _run_inline(task: Task) -> None:
 
 
 def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:
-    """Returns a function that keeps the first text that it is called with."""
-
     def keep(text: str, error: BaseException | None) -> None:
         failures.setdefault(name, text)
 

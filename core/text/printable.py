@@ -21,10 +21,7 @@ def printable(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Returns the text with a question mark for each half of a surrogate pair, which UTF-8 and tokenizers cannot read.
-
-    Such halves come out of JSON escapes.
-    """
+    """Returns the text with "?" for halves of surrogate pairs (from JSON), which UTF-8 and tokenizers refuse."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -12,9 +12,9 @@ import torch
 
 @contextmanager
 def preserved_randomness(seed: int | None = None) -> Iterator[None]:
-    """Restores the generators of Python, NumPy and torch (all devices) and torch's thread count afterwards.
+    """Restores the generators of Python, NumPy and torch (all devices) and torch's thread count, which vLLM changes.
 
-    vLLM changes them all, and `torch.set_num_threads`. `seed`: of torch's generators inside; None: they go on.
+    `seed`: of torch's generators inside; None: they go on.
     """
     python, numpy, threads = random.getstate(), np.random.get_state(), torch.get_num_threads()
     set_threads = torch.set_num_threads

@@ -119,7 +119,6 @@ def _t95(freedom: float) -> float:
 
 
 def _wilson(share: float, count: float) -> tuple[float, float]:
-    """Returns the ends of the Wilson score interval of a share among `count` values."""
     centre = (share + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
     half = Z95 / (1 + Z95**2 / count) * math.sqrt(share * (1 - share) / count + Z95**2 / (4 * count**2))
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))  # rounding leaves out 0 or 1

@@ -118,10 +118,7 @@ def limited_prints() -> Iterator[None]:
 
 
 def open_standard_streams() -> None:
-    """Opens stdin, stdout and stderr if the parent process had closed them.
-
-    Else the next file that is opened gets one of their numbers, and a stray print goes into a checkpoint.
-    """
+    """Opens closed standard streams; else the next file gets their number, and a print goes into a checkpoint."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -1,7 +1,6 @@
 """Estimates what is left of a run: its time, tokens and calls of a judge, from the metrics of its steps so far.
 
-Steps take what the last ones took, and evaluations and checkpoints what they took so far. The interval is that of the
-means of several steps in a row, and a fifth more on both sides.
+The interval is that of the means of several steps in a row, and a fifth more on both sides.
 """
 
 from __future__ import annotations
@@ -136,7 +135,6 @@ def seconds_of(
 
 
 def _beside(rows: Sequence[Mapping[str, Any]], left: int, due: Mapping[str, int] | None) -> float:
-    """Returns the seconds of held-out accuracy and checkpoints in so many more steps, each as long as until now."""
     seconds = 0.0
     for name in (HELD_OUT, CHECKPOINT):
         done = [row for row in rows if row.get(name)]

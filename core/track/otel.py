@@ -66,10 +66,7 @@ _here = threading.local()
 
 
 class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Sends the spans of every step, from the first process alone, to where the SDK's variables say.
-
-    `run`: keeps the id in `otel.json`. `until`: sends what is left, for a few seconds at most.
-    """
+    """Sends spans, from the first process, where the SDK's variables say; `run` keeps the id, `until` ends it."""
 
     def __init__(self, output: OutputSettings, run: RunDir, warned: Callable[[str], None], until: ExitStack) -> None:
         self._output = output
@@ -189,7 +186,6 @@ def _attribute(metric: str) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the metrics that are numbers; those of rewards and times of calls may be many and come last."""
     known = [
         (name, float(value))
         for name, value in row.items()
@@ -200,7 +196,6 @@ def _figures(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _make(tracer: Any, span: Span, parent: Any = None) -> None:
-    """Makes a span and those inside; the root has no parent, even inside another program's open span."""
     context = trace.set_span_in_context(trace.INVALID_SPAN if parent is None else parent)
     made = tracer.start_span(span.name, context=context, start_time=span.start, attributes=span.attributes)
     for part in span.parts:
@@ -238,7 +233,6 @@ class _Exporter(SpanExporter):  # type: ignore[misc]  # OpenTelemetry is not ins
         return result
 
     def lost(self) -> str:
-        """Returns why spans were lost, once, or ""."""
         if self._reported or not self._reason:
             return ""
         self._reported = True

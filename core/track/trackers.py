@@ -1,7 +1,6 @@
 """Creates the callbacks that send a run's metrics to experiment trackers.
 
-W&B and MLflow show a run under an id from the run directory, trackio under its name: a resumed run continues its chart,
-and two runs of one process have one each.
+W&B and MLflow know a run by an id in its directory, trackio by its name: a resumed run continues its chart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Lists the runs of a folder for `grpo watch`, and applies the reader's changes.
-
-A name that is none of a run in the folder is refused: no path that a reader makes up is read, written or removed.
-"""
+"""Lists the runs of a folder for `grpo watch` and applies changes; any name but a run's in it is refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Follows the directory of a running run: its line, curves, alarms and rollout numbers.
-
-Texts are read step by step on demand, and those of few steps are kept. Readers run in a thread beside the drawing one.
-"""
+"""Follows the directory of a running run: its line, curves, alarms and rollout numbers; texts are read on demand."""
 
 from __future__ import annotations
 
@@ -122,7 +119,6 @@ class FollowedRun:
         return line
 
     def _goes_on(self, metrics: Metrics, steps: Sequence[int]) -> bool:
-        """Returns whether what was read still stands, as it does not after `--resume`."""
         reading = self._reading
         known = len(reading.metrics)
         if known > len(metrics) or (known and json.dumps(reading.metrics[-1]) != json.dumps(metrics[known - 1])):
@@ -152,7 +148,6 @@ class FollowedRun:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Reads the settings or versions of a run. Raises UsageError if the file holds something else."""
     record = read_json(path, longest=LONGEST_SETTINGS)
     if not isinstance(record, dict):
         raise UsageError(f"{path} does not hold what a run writes. Restore it, or remove the run.")

@@ -57,7 +57,6 @@ class _Blocks:
         self.known = len(self.scan)
 
     def texts(self, number: int, tokenizer: RunTokenizer) -> str | None:
-        """Returns a block; None where its step was written again."""
         first = self.starts[number]
         end = self.starts[number + 1] if number + 1 < len(self.starts) else self.known
         step, numbers = self.scan.step[first], self.scan.number[first:end]
@@ -109,10 +108,7 @@ class WatchedRuns:
             return self._state
 
     def block(self, name: str, version: str) -> str | None:
-        """Returns a block of the state `version`, None where the runs went on since and it is no more.
-
-        Raises UsageError for a damaged file.
-        """
+        """Returns a block of the state `version`, None if outdated. Raises UsageError for a damaged file."""
         run, _, what = name.removeprefix("run").partition("-")
         if not run.isdecimal() or int(run) >= len(self._runs):
             return None

@@ -214,7 +214,6 @@ class AgentDesk:
             raise _too_long(episode, context, f"{written} characters")
 
     def _room(self, episode: AgentEpisode, prompt: int, wanted: int | None) -> tuple[int, int]:
-        """Returns how many tokens may be sampled after a prompt, and how many of them are wanted."""
         limits = self.limits
         if len(episode.tree.calls) >= limits.calls:
             raise _over(episode, f"the episode's {limits.calls} calls are used up")
@@ -264,7 +263,6 @@ class AgentDesk:
 
 
 def _over(episode: AgentEpisode, problem: str, code: str = "episode_ended") -> Refused:
-    """Returns the refusal of a request over a limit, and notes that this cut the episode off."""
     episode.limited = True
     return Refused(400, problem, code)
 

@@ -130,7 +130,6 @@ class AgentPlayer:
         rollout.program = self.programs.start(rollout.start, access, ended)
 
     def _ready(self, played: Sequence[_Played], running: set[int], table: Table) -> bool:
-        """Returns whether a program has ended, or a round can begin."""
         if any(played[number].exit is not None for number in running):
             return True
         if not table.waiting:
@@ -150,7 +149,6 @@ class AgentPlayer:
         return max(0.0, min(LOOK, window, table.last + SETTLE - now if table.last + SETTLE > now else LOOK))
 
     def _answer(self, taken: Sequence[Waiting], sample: Sample, params: SamplingParams) -> None:
-        """Samples the requests; prompts with the same room together."""
         for room in sorted({waiting.room for waiting in taken}):
             some = [waiting for waiting in taken if waiting.room == room]
             own = replace(params, max_tokens=max(waiting.most for waiting in some), keys=_keys(params.keys, some))

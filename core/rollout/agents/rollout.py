@@ -113,8 +113,7 @@ def trajectory_of(
 def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
     """Returns why an episode says nothing about the policy, in one line; "" where it does.
 
-    A policy that was heard may have written what ended the program, and could else choose to be left out. So only what
-    is out of its reach excuses it.
+    A policy that was heard could choose to be left out, so only what is out of its reach excuses it.
     """
     if heard and not ended.outside:
         return ""
@@ -181,7 +180,6 @@ def _whole(turn: ChatTurn) -> RecordedTurn:
 
 
 def _messages(answered: Sequence[Call]) -> tuple[Message, ...]:
-    """Returns the main conversation, from the first answer on."""
     if not answered:
         return ()
     last = answered[-1]

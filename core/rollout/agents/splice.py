@@ -1,8 +1,6 @@
 """Turns conversations into token ids: whole where a conversation begins, else only what follows the sampled tokens.
 
-What the policy said is never rendered or tokenised again. The text behind it (end of message, new messages, start of
-the next) is found by rendering a short conversation in which a mark, or the same calls of tools without their
-arguments, stand for what was said.
+What the policy said is never rendered again: the text behind it is found with a mark, or the same calls, in its place.
 """
 
 from __future__ import annotations

@@ -144,7 +144,6 @@ def _row(way: Sequence[Call], own: set[int]) -> Branch:
 
 
 def _digests(ask: Ask) -> Iterator[bytes]:
-    """Yields a digest of the tools and the first n messages, for each n from 0 on."""
     digest = hashlib.blake2b(_plain(ask.tools), digest_size=16).digest()
     yield digest
     for turn in ask.messages:

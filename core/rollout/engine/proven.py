@@ -258,7 +258,6 @@ class EngineRollouts:
         self._each(going, lambda engine: engine.link.reset_prefix_cache())
 
     def _spot_check(self, model: Any, engines: Sequence[Engine]) -> float:
-        """Compares what completed a fixed prompt, and returns the largest difference; too much is a fault."""
         largest, limit = 0.0, SPOT_SLACK * self._tolerance
         for engine, difference in self._differences(model, engines):
             largest = max(largest, difference)
@@ -354,7 +353,6 @@ class EngineRollouts:
         faulty_anywhere(next((e for e in errors if e and not isinstance(e, SyncFault)), None), "the sync")
 
     def _settled(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Tells the other processes of a verified sync, and returns the metrics of all of them."""
         handed = [engine.link.handed() for engine in self.engines]
         every = gathered((metrics, handed), "the proven weights")
         if self._guest is not None:

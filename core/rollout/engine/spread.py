@@ -1,8 +1,4 @@
-"""Distributes prompts over several engines and returns the completions in the order of the prompts.
-
-The members of a group go to one engine, which computes their prompt once; over several turns a rollout stays with its
-engine. Engines sample at the same time.
-"""
+"""Distributes prompts over engines, a group to one, the next turn to the same, and keeps the order of completions."""
 
 from __future__ import annotations
 

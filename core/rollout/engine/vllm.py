@@ -256,11 +256,7 @@ def sampled_of(completion: Any) -> Sampled:
 
 
 class ShardedEngine(VllmEngine):
-    """A `VllmEngine` on several devices, with a process for each (tensor parallel).
-
-    Weights are sent one by one and whole, since a stream cannot go to other processes; each rank keeps its part.
-    Fingerprints are of the whole.
-    """
+    """A `VllmEngine` on several devices (tensor parallel); weights are sent one by one, since a stream cannot be."""
 
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Loads weights one by one; a broken stream leaves an engine that can be loaded again."""

@@ -87,7 +87,6 @@ class _Lane:
             self._left.set()
 
     def put(self, item: Named | BaseException | None) -> None:
-        """Adds a tensor, the end of the stream (None) or why it broke off, unless the taker has left."""
         while not self._left.is_set():
             try:
                 self._next.put(item, timeout=LOOK)

@@ -73,10 +73,7 @@ class KeptTurns:
     def start(
         self, model: Any, prompts: PromptIds, pad_id: int, prefill: Callable[[Sequence[Sequence[int]]], Started]
     ) -> Started | None:
-        """Goes on from what was kept, which is forgotten; returns None where nothing was kept of any prompt.
-
-        `model`: with the same weights. `prompts`: each longer than what was kept of it. `pad_id`: fills the left.
-        """
+        """Continues what was kept, which is then forgotten; None where nothing was. `model`: with the same weights."""
         parts, where = self._parts, self._where
         self._parts, self._where = [], {}
         lengths = sorted({len(context) for context in where}, reverse=True)
@@ -123,7 +120,6 @@ def _gone_on(
 
 
 def _joined(first: Started, rows: Sequence[int], other: Started, others: Sequence[int]) -> Started:
-    """Returns one batch of two, whose rows go to these places."""
     parts = [_part(first), _part(other)]
     places = [(0, 0)] * (len(rows) + len(others))
     for part, numbers in enumerate((rows, others)):

@@ -1,7 +1,4 @@
-"""Allocates a transformers cache in advance, by a quarter more, so that new tokens copy no keys and values.
-
-`keys` and `values` are views of the slots that are taken.
-"""
+"""Allocates a transformers cache in advance, by a quarter more, so that new tokens copy no keys and values."""
 
 from __future__ import annotations
 

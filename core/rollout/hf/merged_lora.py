@@ -20,10 +20,7 @@ from grpo.core.rollout.hf.faster_layers import Product, gains, is_known, is_prec
 
 @contextmanager
 def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
-    """Adds the adapter of a model to its weights in the block; gradients are not needed meanwhile.
-
-    `packs`: also lay weights out for products of few rows, and make fewer calls of many small ones.
-    """
+    """Merges the adapter of a model for the block, without gradients; `packs`: lay weights out for few rows, too."""
     rounds = hasattr(model, "_original_forward") or torch.is_autocast_enabled(model.device.type)  # accelerate's does
     packs = packs and not rounds
     adapters = {adapter.base_layer: adapter for adapter in _foldable(model)}
@@ -97,7 +94,6 @@ def _joinable(
 
 
 def _wrapped(model: Any) -> set[Any]:
-    """Returns the layers below adapters that change their weights from call to call."""
     if not hasattr(model, "peft_config"):
         return set()
     from peft.tuners.lora.layer import ParamWrapper
@@ -106,7 +102,6 @@ def _wrapped(model: Any) -> set[Any]:
 
 
 def _foldable(model: Any) -> list[Any]:
-    """Returns the layers whose adapter is a sum with their own weights."""
     if not hasattr(model, "peft_config"):
         return []
     from peft.tuners.lora import Linear

@@ -126,18 +126,12 @@ def sample(
 
 
 def _without_records(model: Any) -> AbstractContextManager[Any]:
-    """Returns what keeps torch from all that only gradients need; each call then takes less time to begin.
-
-    Such tensors can never have a gradient, so no model may keep one: unknown models and autocast, which does, are
-    exempt.
-    """
+    """Returns `inference_mode`, which saves time per call, unless an unknown model or autocast may keep tensors."""
     rounds = torch.is_autocast_enabled(model.device.type)
     return nullcontext() if rounds or not is_known(model) else torch.inference_mode()
 
 
 def _outside(on_done: OnDone) -> OnDone:
-    """Returns what passes completions on to code that may compute what it likes."""
-
     def passed(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
         with torch.inference_mode(False), torch.no_grad():
             on_done(numbers, done)
@@ -146,7 +140,6 @@ def _outside(on_done: OnDone) -> OnDone:
 
 
 def _at(on_done: OnDone, places: Sequence[int]) -> OnDone:
-    """Returns what passes completions of some of the prompts on under their numbers in the whole."""
     return lambda numbers, done: on_done([places[number] for number in numbers], done)
 
 
@@ -196,7 +189,6 @@ def _decode(
             on_done([number for number, _ in done], [completion for _, completion in done])
 
     def put_aside(rows: torch.Tensor | slice, computed: int) -> None:
-        """Keeps rows of the batch, of whose new tokens `computed` went through the model."""
         if kept is None:
             return
         numbers = alive[rows]

@@ -155,7 +155,6 @@ def refuse_unsplittable(source: str, devices: int) -> None:
 
 
 def _counts(setting: Any) -> list[int]:
-    """Returns a setting of the layers as numbers, also where a model has one for all, or none."""
     return [count for count in (setting if isinstance(setting, list) else [setting]) if count]
 
 
@@ -165,10 +164,7 @@ def last_parts(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def logprobs_of(config: RunConfig) -> bool | None:
-    """Returns which log-probabilities a run needs, see `ServerCapabilities`.
-
-    Training divides by the temperature and knows no filters; engines report what is before both or after both.
-    """
+    """Returns a run's log-probabilities (`ServerCapabilities`): before or after temperature and filters."""
     if config.rollout.temperature != 1.0:
         return False
     filtered = (config.rollout.top_p, config.rollout.top_k, config.rollout.min_p) != (1.0, 0, 0.0)

@@ -317,7 +317,6 @@ def state_of(url: str) -> dict[str, Any]:
 
 
 def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Posts a request and yields the lines of the answer. Raises OSError, HTTPException if the connection broke off."""
     connection = _connection(url, SILENCE)
     chunked = not isinstance(body, bytes)
     sent = {**headers, **_token(), **({"Transfer-Encoding": "chunked"} if chunked else {})}

@@ -1,7 +1,4 @@
-"""Starts `grpo serve-rollouts` on a node of a cluster and says where it listens.
-
-The server watches its stdin and ends when the process of this object does.
-"""
+"""Starts `grpo serve-rollouts` on a node of a cluster, for as long as this process lives, and says where it listens."""
 
 from __future__ import annotations
 

@@ -261,8 +261,6 @@ class RolloutServer:
 
 
 class _Body:
-    """The body of a request, for another thread than that of the server."""
-
     def __init__(self, request: Request) -> None:
         self._parts = request.stream()
         self._loop = asyncio.get_running_loop()
@@ -288,8 +286,6 @@ class _Body:
 
 
 class _Relayed(StreamingResponse):
-    """An answer that may begin before the engine has read the whole request."""
-
     async def listen_for_disconnect(self, receive: Receive) -> None:
         await asyncio.Event().wait()
 

@@ -139,10 +139,7 @@ class HeldWeights:
         self._held: dict[str, tuple[str, torch.Tensor]] = {}
 
     def taken(self, items: Iterable[Item], *, keep: bool) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yields named whole tensors of the items, which the taker must not write to.
-
-        `keep`: more will follow that is made of these. Raises ConnectionError if a digest does not match.
-        """
+        """Yields named whole tensors, read-only; `keep`: for later changes. Raises ConnectionError: wrong digests."""
         before, self._held = self._held, {}
         last: tuple[str, torch.Tensor] | None = None
         for item in items:
@@ -186,7 +183,6 @@ def digest_of(tensor: torch.Tensor) -> str:
 
 
 def _least(whole: Whole, held: str, last: LastWeights) -> Item:
-    """Returns the shortest item that gives an engine with the tensor of digest `held` the whole one."""
     changes = last.changes(whole, held)
     if held == whole.digest:
         return Same(whole.name, whole.digest)

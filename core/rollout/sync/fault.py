@@ -1,7 +1,4 @@
-"""Defines the error of weights that did not arrive, and ends or repeats a sync on all processes alike.
-
-A process that goes on alone would wait in a collective for the others.
-"""
+"""Defines the error of weights that did not arrive, and ends or repeats a sync on all processes alike."""
 
 from __future__ import annotations
 
@@ -49,10 +46,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def faulty_anywhere(error: Exception | None, what: str) -> bool:
-    """Returns whether an engine of any process lost its weights; each process has to call this.
-
-    `what`: as in "waited for ...". Raises any process's error that is no `SyncFault`.
-    """
+    """Returns whether any process's engine lost its weights, or raises its error of another kind. Collective."""
     outcomes = gathered((isinstance(error, SyncFault), None if error is None else _message(error)), what)
     fatal = [text for fault, text in outcomes if text is not None and not fault]
     if error is not None and not isinstance(error, SyncFault):

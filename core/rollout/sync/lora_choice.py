@@ -1,7 +1,4 @@
-"""Decides whether an adapter is synced alone or merged into the weights: as the user says, or the faster of the two.
-
-An adapter alone is far smaller, but an engine samples more slowly with it, so both are timed on the first batches.
-"""
+"""Decides whether an adapter is synced alone or merged: as the user says, or the faster on the first batches."""
 
 from __future__ import annotations
 
@@ -46,6 +43,5 @@ class LoraChoice:
             self._seconds[self.folds].append((self._handed, seconds / tokens))
 
     def _cost(self, folds: bool) -> float:
-        """Seconds for one sync and a batch of the usual size."""
         handed, each = zip(*self._seconds[folds][1:], strict=True)
         return float(min(handed) + self._tokens * min(each))

@@ -166,11 +166,7 @@ def columns(width: int, seed: int) -> torch.Tensor:
 
 
 def probe(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """Returns what a fingerprint reads: a few columns of a matrix [N, PROBED], or the whole of anything else.
-
-    An optimizer step changes nearly every entry of a matrix, so a few columns, which differ from sync to sync, are
-    enough.
-    """
+    """Returns what a fingerprint reads: a few columns [N, PROBED] of a matrix, enough to see a step, or the whole."""
     if tensor.ndim != 2:
         return tensor
     return tensor[:, columns(tensor.shape[1], seed).to(tensor.device)]

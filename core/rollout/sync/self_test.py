@@ -36,10 +36,7 @@ def spread(logits: torch.Tensor) -> float:
 
 @contextmanager
 def perturbed(model: Any) -> Iterator[list[str]]:
-    """Changes a few weights of the policy for the block and yields their names. Collective.
-
-    All B of an adapter, else a matrix and the embedding, since a tied head is served from a copy of its own.
-    """
+    """Changes some weights for the block (all B, or a matrix and the embedding) and yields their names. Collective."""
     named = dict(model.named_parameters())
     if has_adapter(model):
         chosen = [name for name in named if f".lora_B.{ADAPTER}." in name]

@@ -26,10 +26,7 @@ class Shared:
 
 
 def share_frozen(model: Any, engine_model: Any) -> Shared:
-    """Makes the frozen parameters of a policy views of an engine's weights, unquantised and not sharded.
-
-    Raises UsageError, before any change, if the engine keeps a weight in another form, in parts or with other values.
-    """
+    """Makes a policy's frozen parameters views of an engine's unquantised whole weights. UsageError if they differ."""
     both = [*model.parameters(), *engine_model.parameters()]
     before = distinct_bytes(both)
     views = dict(engine_tensors(engine_model))

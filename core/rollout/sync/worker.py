@@ -1,7 +1,6 @@
 """Adds the engine's side of a sync to vLLM's worker, in this process or in a server's.
 
-vLLM mixes `WorkerExtension` into its worker (`worker_extension_cls`), whose methods are then called by name over
-`collective_rpc`. Weights go through vLLM's weight-transfer session, which reloads and repacks layer by layer.
+vLLM mixes `WorkerExtension` into its worker (`worker_extension_cls`), and calls its methods over `collective_rpc`.
 """
 
 from __future__ import annotations

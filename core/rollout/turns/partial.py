@@ -99,8 +99,7 @@ class PartialRollouts:
         return rollouts
 
     def advance(self, members: Sequence[PartialRollout], rollouts: Rollouts, most: int, keys: Any = None) -> None:
-        """Samples the next part of rollouts that have begun theirs and not ended; called again after it raised, it goes
-        on.
+        """Samples the next part of rollouts that have begun theirs; called again after it raised, it goes on.
 
         `most`: tokens of a part; a turn that was begun is finished. `keys`: of the random numbers of each member, if
         its own.

@@ -169,7 +169,6 @@ class Player:
             rollout.add_turn(sampled, text)
 
     def _called(self, alive: Sequence[PlayedRollout], envs: EnvBatch) -> dict[int, list[ToolCall]]:
-        """Answers the turns that ask for tools and returns the calls of each such rollout."""
         if self.tools is None:
             return {}
         callers: dict[int, list[ToolCall]] = {}
@@ -231,7 +230,6 @@ class Player:
         return closed
 
     def _go_on(self, rollout: PlayedRollout, calls: list[ToolCall] | None, most: int) -> None:
-        """Adds what stands before the next turn, or ends the rollout where a budget is used up."""
         if rollout.turns == self.limits.turns:
             rollout.finish = "length"
         elif calls is None:

@@ -116,7 +116,6 @@ def tool_format(tokenizer: PreTrainedTokenizerBase, schemas: tuple[Schema, ...])
 
 
 def _response_templates(tokenizer: PreTrainedTokenizerBase) -> Iterator[Mapping[str, Any]]:
-    """Yields what may read calls: the tokenizer's own, and TRL's for its chat template, if known."""
     if own := getattr(tokenizer, "response_template", None):
         yield own
     from trl.chat_template_utils import add_response_schema
@@ -154,7 +153,6 @@ def _takes_two(tokenizer: Any, probe: ToolCall) -> bool:
 
 
 def _end(tokenizer: Any, rendered: str, mark: str) -> int:
-    """Returns where the end of the message begins that holds a mark: at its end token, or the last special one."""
     first = rendered.rfind(mark) + len(mark)
     end = rendered.rfind(tokenizer.eos_token, first)
     if end >= 0:
@@ -174,7 +172,6 @@ def _lenient(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call(asked: Any) -> ToolCall:
-    """Returns a parsed call. Arguments may be an object, nothing, or the JSON text of an object."""
     function = asked.get("function", asked) if isinstance(asked, Mapping) else asked
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str):

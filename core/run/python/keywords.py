@@ -50,7 +50,6 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _meant(name: str, short: Mapping[str, str]) -> str:
-    """Returns a question with the keyword that a wrong one may mean: what other trainers call it, or the closest."""
     if elsewhere := named_elsewhere(name):
         return f" Did you mean '{next((keyword for keyword, key in short.items() if key == elsewhere), elsewhere)}'?"
     return did_you_mean(name, [*RunConfig.model_fields, *short, "resume", "quiet"])
@@ -99,7 +98,6 @@ def _put(tree: dict[str, Any], path: str, value: Any, name: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as a configuration file could hold it: paths as text, sets and tuples as lists."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):

@@ -55,7 +55,6 @@ class PluginObjects:
         return by_kind
 
     def _fitted(self, spec: Any) -> Any:
-        """Returns a spec that can run: in this process what cannot travel to another one."""
         if isinstance(spec, RubricSpec):
             parts = [self._fitted_component(component) for component in spec.components]
             same = all(new is old for new, old in zip(parts, spec.components, strict=True))

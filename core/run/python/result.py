@@ -35,10 +35,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """How the run ended: "done", "interrupted" or "failed" (both resume), "running" or "killed".
-
-        If undecided it is "unknown" (the run says something else) or "unreadable".
-        """
+        """ "done", "interrupted", "failed" (both resume), "running", "killed"; else "unknown" or "unreadable"."""
         return self._line.status
 
     @property
@@ -195,7 +192,6 @@ def load(run_dir: str | Path) -> Run:
 
 
 def _from_the_end(steps: list[int], step: int | None) -> int | None:
-    """Returns the step that a negative number stands for; one that is further back than all is the first."""
     return step if step is None or step >= 0 or not steps else steps[max(step, -len(steps))]
 
 

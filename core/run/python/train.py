@@ -244,7 +244,6 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
 def _resumable(
     source: str | Path | Run, plugins: Mapping[str, Any], given: Mapping[Kind, Sequence[str]], tree: Mapping[str, Any]
 ) -> tuple[RunDir, int | None]:
-    """Returns the run to continue and its new number of steps, if larger; refuses other plugins or settings."""
     run_dir = _run_dir(source)
     recorded = run_config(run_dir)
     before = recorded.model_dump(mode="json")

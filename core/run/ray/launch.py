@@ -42,10 +42,7 @@ GIVEN = ("GRPO_", "HF_", "OMP_", "OPENAI_", "TRANSFORMERS_", "WANDB_")  # variab
 
 
 def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progress) -> RunSummary:
-    """Runs a configuration from the beginning on a cluster; arguments and errors are those of `job.start`.
-
-    Raises UsageError, too, if it does not fit the cluster, or the cluster cannot be used.
-    """
+    """Runs a configuration on a cluster, as `job.start`. Raises UsageError if it does not fit the cluster, too."""
     config = _served(absolute_paths(config), asked)
     with Cluster(address) as cluster:
         placement = place(cluster.nodes(), asked)
@@ -96,7 +93,6 @@ def _planner(cluster: Cluster, placement: Placement) -> Hosted:
 
 
 def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh: bool = True) -> tuple[str, list[str]]:
-    """Returns the name of a run that can start, and the commands of its servers. Raises UsageError if it cannot."""
     machines = [node.address for node in placement.servers]
     message = json.dumps([rank.config_text(config), machines, fresh]).encode()
     name, commands, problem = json.loads(planner.ask("plan", message).result())
@@ -106,7 +102,6 @@ def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh:
 
 
 def _servers(cluster: Cluster, placement: Placement, commands: Sequence[str], progress: Progress) -> list[str]:
-    """Starts rollout servers side by side; returns where they listen."""
     os.environ.setdefault(TOKEN, secrets.token_hex(16))  # goes along with the run's variables
     hosted = [
         cluster.host(
@@ -172,7 +167,6 @@ def _run(
 
 
 def _shown(ranks: Ranks, mailbox: Hosted, stop: StopRequest, progress: Progress) -> list[mailboxes.Event]:
-    """Shows the run's events until it is over; returns its other messages."""
     kept: list[mailboxes.Event] = []
     stopping, until = False, float("inf")
     while True:

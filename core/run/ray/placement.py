@@ -1,7 +1,6 @@
 """Decides what runs where on a cluster, or says why it does not fit.
 
-Training processes come first, as many on a node as it has GPUs (processors without GPUs), on the fewest nodes. Rollout
-servers take the GPUs that are left, rewards and sandboxes the processors that are left on every node.
+Training comes first, on the fewest nodes; servers take other GPUs, rewards and sandboxes other processors.
 """
 
 from __future__ import annotations

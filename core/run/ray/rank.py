@@ -103,7 +103,6 @@ def config_text(config: RunConfig) -> str:
 
 @contextmanager
 def _stopped_by(mailbox: RemoteObject) -> Iterator[None]:
-    """Asks for a stop here each time that it was asked for at the mailbox."""
     over = threading.Event()
 
     def watch() -> None:

@@ -79,7 +79,6 @@ class ScoringNode:
 
 
 def _missing(distribution: str, version: str) -> str:
-    """Returns which distribution differs from where the run was started, or ""."""
     if not distribution:
         return ""
     try:

@@ -1,8 +1,4 @@
-"""Packs a plugin for another machine.
-
-Code of an installed distribution goes by name, a local file with its source and those of the local modules that it
-imports, and code of a script or a notebook by value.
-"""
+"""Packs a plugin for another machine: by name if installed, a local file with its imports, a notebook by value."""
 
 from __future__ import annotations
 
@@ -122,7 +118,6 @@ def _closure(module: str) -> Iterator[tuple[str, Source]]:
 
 
 def _imported(name: str, source: Source) -> Iterator[str]:
-    """Yields what a module may import, by its text."""
     package = name if source.package else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(source.text)):
         if isinstance(node, ast.Import):
@@ -137,7 +132,6 @@ def _imported(name: str, source: Source) -> Iterator[str]:
 
 
 def _source_of(name: str) -> Source | None:
-    """Returns the source of a module, without executing it; None without a Python file."""
     known = sys.modules.get(name)
     spec = getattr(known, "__spec__", None) if known is not None else _spec_of(name)
     file = getattr(known, "__file__", None) or getattr(spec, "origin", None)
@@ -159,7 +153,6 @@ def _spec_of(name: str) -> importlib.machinery.ModuleSpec | None:
 
 
 def _is_local(name: str) -> bool:
-    """Returns whether a module comes from a file that no distribution and no Python brought."""
     top = name.partition(".")[0]
     if not top or top in sys.stdlib_module_names or top in sys.builtin_module_names or top in _brought():
         return False

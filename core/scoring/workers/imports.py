@@ -1,7 +1,6 @@
 """Times the imports that a plugin makes inside its calls, in the thread that makes them.
 
-A finder in `sys.meta_path` that finds nothing sees loads begin; they end where the outermost import statement or
-`import_module` ends, both of which are wrapped.
+A finder in `sys.meta_path` sees them begin; they end in the wrapped `__import__` or `import_module`.
 """
 
 from __future__ import annotations

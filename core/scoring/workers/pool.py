@@ -138,7 +138,6 @@ class WorkerPool:
         return self._payloads[caller]
 
     def _assign(self) -> None:
-        """Gives waiting rows to workers, first those of the job with the fewest workers."""
         while waiting := [job for job in self._jobs if job.waiting]:
             job = min(waiting, key=lambda each: each.in_flight)
             worker = self._free_worker(job)
@@ -147,7 +146,6 @@ class WorkerPool:
             self._give(worker, job, job.take(self._size))
 
     def _free_worker(self, job: Job) -> Worker | None:
-        """Returns an idle or a new worker that suits a job's next rows, or None when all are busy."""
         idle = [worker for worker, chunk in self._workers.items() if chunk is None]
         suitable = [worker for worker in idle if worker.rows_done == 0] if job.suspect else idle
         if suitable:

@@ -1,7 +1,6 @@
 """Serialises a bound plugin for a worker process and restores it there.
 
-A function that a fresh interpreter can import goes by reference, anything else by value, through cloudpickle. It is a
-`Place` until `unpack`, so that the plugin can be passed on without loading its code.
+Importable functions go by reference, others by value (cloudpickle), as a `Place` until `unpack`.
 """
 
 from __future__ import annotations
@@ -153,7 +152,6 @@ def _with_function(plugin: Bound, function: Any) -> Bound:
 
 
 def _importable(name: str, module: ModuleType) -> bool:
-    """Returns whether importing the name afresh would load the file that the module came from."""
     path = None
     parent, _, _ = name.rpartition(".")
     if parent:

@@ -139,8 +139,7 @@ def filled_up(tensors: Tensors, rollouts: int) -> Tensors:
 def micro_batches(tensors: Tensors, count: int, *, shuffled: bool) -> list[Tensors]:
     """Splits the rollouts into `count` micro batches of equal size.
 
-    They stay in order, so that a group shares its prompt; `shuffled` (torch's generator) is for losses over a whole
-    batch.
+    In order a group shares its prompt; `shuffled` (torch's generator) is for losses over a whole batch.
     """
     rollouts = rollouts_in(tensors)
     order, size = torch.randperm(rollouts) if shuffled else torch.arange(rollouts), rollouts // count

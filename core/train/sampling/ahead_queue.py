@@ -148,7 +148,6 @@ class AheadQueue:
         self._queue.clear()
 
     def _restore(self, step: int, episodes_of: EpisodesOf) -> None:
-        """Queues the batches of a checkpoint; those whose prompts have changed are sampled anew."""
         for later in range(step, step + len(self._records)):
             episodes = episodes_of(later)
             if not episodes:
