@@ -165,19 +165,25 @@ class Session(Protocol):
         """Writes a file, and the folders above it, with the rights of the session's programs. Raises SessionError."""
 
     def tar(self, path: str = "") -> BinaryIO:
-        """Returns a file or folder (default: working directory) as an open tar; no link is followed. SessionError."""
+        """Returns a file or folder ("": the working directory) as an open tar; follows no link. Raises SessionError."""
 
     def port(self, number: int) -> str:
-        """Returns "127.0.0.1:PORT" of this machine, which reaches a port of the session's. SessionError: it cannot."""
+        """Returns "127.0.0.1:PORT" of this machine, which reaches a port of the session's 127.0.0.1.
+
+        Raises SessionError if this kind of session cannot.
+        """
 
     def stop(self) -> None:
         """Kills every process; the files stay, and commands may be run again."""
 
     def snapshot(self) -> str:
-        """Keeps the files, not processes, until this session is closed, and returns an id. SessionError: it cannot."""
+        """Keeps the files as they are, until this session is closed, and returns an id. Processes are not kept.
+
+        Raises SessionError if this kind of session cannot.
+        """
 
     def fork(self, snapshot: str) -> Session:
-        """Returns a new session of the same job with the files of a snapshot. Raises SessionError without one."""
+        """Returns a new session of the same job that begins with the files of a snapshot. Raises SessionError."""
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns what `SessionPool.capabilities` returns."""

@@ -47,7 +47,7 @@ _ROWS = 2
 def check_reward(
     reward: Target, cases: Sequence[Case] | None = None, *, answer: str | None = None, env: str | None = None
 ) -> Report:
-    """Checks a reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), a spec of `@reward`, or a bound one.
+    """Checks a reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), a `RewardSpec`, or a bound one.
 
     Args:
         cases: examples to derive the relations from; default: the reward's own.

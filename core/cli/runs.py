@@ -1,7 +1,4 @@
-"""Implements `grpo runs`, which lists runs, and `grpo show`, which prints the rollouts of a step. Neither loads torch.
-
-Texts of models, datasets and plugins are printed without escape sequences, never as markup, and behind a mark.
-"""
+"""Implements `grpo runs` and `grpo show`, without torch; texts of models, datasets and plugins are marked and plain."""
 
 from __future__ import annotations
 

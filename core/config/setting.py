@@ -1,7 +1,4 @@
-"""Defines settings and their sections, and reads their declarations for flags and pages.
-
-steps: AtLeastOne | None = setting(None, "Optimizer steps.", left_out="60", flag="--steps")
-"""
+"""Defines settings and their sections, and reads their declarations for flags and pages."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def _notes_on_tenth(env: BoundEnv, episodes: Sequence[Episode]) -> Iterator[str]
 
 
 def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callable[[int], None]) -> Measurement:
-    """Loads the weights, samples, judges and scores; RunError where the GPU's memory is full."""
+    """Loads the weights, samples, judges and scores. Raises RunError if the GPU's memory is full."""
     import torch
 
     model, tokenizer = load_weights(plan.weights), plan.tokenizer

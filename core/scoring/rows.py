@@ -45,7 +45,7 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
 
 
 def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
-    """Reads rows of a CSV table with headings, all text. Raises DatasetError, which names source and line."""
+    """Reads rows of a CSV table with headings, all values as text. DatasetError names source and line."""
     import csv
 
     csv.field_size_limit(2**31 - 1)

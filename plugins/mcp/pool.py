@@ -1,8 +1,4 @@
-"""Keeps unused servers ready, so that starting costs an episode no time. No server is given out twice.
-
-All state is read and changed on the event loop of the connections. An episode that begins is expected to need a server,
-which is started beside its first turn.
-"""
+"""Keeps unused servers ready; an episode that begins is expected to need one. State changes on the event loop only."""
 
 from __future__ import annotations
 

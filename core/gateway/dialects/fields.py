@@ -203,10 +203,7 @@ def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
 
 
 def thread_of(headers: Mapping[str, str]) -> str:
-    """Returns which of its conversations a program says that a request belongs to, or "".
-
-    Claude Code names a session and, for a sub-agent, the agent; Codex a thread and its session; opencode a session.
-    """
+    """Returns which of its conversations a program (Claude Code, Codex, opencode) names in its headers, or ""."""
     if session := headers.get("x-claude-code-session-id", ""):
         return f"claude-code {session} {headers.get('x-claude-code-agent-id', '')}".rstrip()
     if thread := headers.get("thread-id", "") or headers.get("session-id", ""):

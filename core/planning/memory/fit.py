@@ -42,7 +42,7 @@ class Load:
 
 
 def decide_memory(config: RunConfig, load: Load, model_config: Any) -> Checkpointing:
-    """Chooses the checkpointing, all kept if uncountable. UsageError, with settings that fit: memory is too small."""
+    """Chooses the mode of checkpointing; "none" if the model cannot be counted. Raises UsageError without room."""
     train = config.train
     device = this_device()
     chooses = train.checkpointing == "auto" and device.kind == "cuda"

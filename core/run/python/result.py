@@ -35,7 +35,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """ "done", "interrupted", "failed" (both resume), "running", "killed"; else "unknown" or "unreadable"."""
+        """How the run ended: "done", "interrupted", "failed", "running", "killed", else "unknown" or "unreadable"."""
         return self._line.status
 
     @property
@@ -151,10 +151,7 @@ class Rollouts:
         return (self[step] for step in self.steps)
 
     def __getitem__(self, step: int | slice) -> DataFrame:
-        """Returns the table of one step, of the last one but n for -n, or of the steps of a slice, its end included.
-
-        Raises UsageError if there are no rollouts of that step.
-        """
+        """Returns the table of a step, of the last but n for -n, or of a slice, its end included. Raises UsageError."""
         from pandas import DataFrame, concat
 
         steps = self.steps

@@ -192,7 +192,7 @@ class AheadQueue:
 
 @dataclass(eq=False)
 class FrozenCopies:
-    """Copies of the policy with earlier weights; only trained weights are copied, and a returned copy is reused."""
+    """Copies of the policy with earlier weights; only trained ones are copied, and a returned copy is reused."""
 
     policy: Callable[[], Any]
     # gives a copy the way to be called that belongs to one model object (core/train/update/head.py)
