@@ -33,10 +33,7 @@ AGREE = {torch.float32: 1e-5, torch.float64: 1e-12}  # of the largest coefficien
 
 
 def is_worthwhile(head: Head, hidden: torch.Tensor, trained: bool) -> bool:
-    """Returns whether the mode is faster and holds nothing of the head's size beside its gradient.
-
-    On a GPU it is slower: a tile of the whole vocabulary has few rows, and dW is read and written for each.
-    """
+    """Returns whether the mode is faster: not on a GPU, where dW is read and written for each small tile."""
     return trained and hidden.requires_grad and not hidden.is_cuda and head.weight.dtype not in HALF
 
 

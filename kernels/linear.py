@@ -37,10 +37,7 @@ def adapted_linear(
     lora_b: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
-    """Returns x W^T + b + s (x A^T) B^T, with s = `scale` and x, W and b as for `linear`.
-
-    `lora_a`, `lora_b`: [r, in] and [out, r], of the same dtype.
-    """
+    """Returns x W^T + b + s (x A^T) B^T, s = `scale`; `lora_a`, `lora_b`: [r, in], [out, r]; others as `linear`."""
     output: torch.Tensor = _Adapted.apply(x.reshape(-1, x.shape[-1]), weight, bias, lora_a, lora_b, scale)  # type: ignore[no-untyped-call]
     return output.view(*x.shape[:-1], len(weight))
 

@@ -17,10 +17,7 @@ def naive_logp(
     lora: tuple[torch.Tensor, torch.Tensor, float] | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Computes log-probabilities [N] and entropies [N] in nats as `linear_logp` does, differentiably in every argument.
-
-    The arguments are those of `linear_logp`; `dtype` is that of all arithmetic.
-    """
+    """Computes log-probabilities [N] and entropies [N] in nats as `linear_logp`, differentiably, all in `dtype`."""
     hidden, weight = hidden.to(dtype), weight.to(dtype)
     logits = hidden @ weight.t()
     if lora is not None:

@@ -11,11 +11,7 @@ T = TypeVar("T")
 
 
 def bound_of(plugin: Any, made: type[T]) -> T:
-    """Returns a plugin bound; `plugin` is a SPEC, a table, a spec (with default options), or bound already.
-
-    `made`: the class of the kind, such as `BoundReward`. Raises UsageError: not a plugin of that kind, or wrong
-    options.
-    """
+    """Returns a SPEC, table, spec or bound plugin bound as `made`, such as `BoundReward`. Raises UsageError."""
     if isinstance(plugin, made):
         return plugin
     bind: Any = made

@@ -20,10 +20,7 @@ class NotReached(ConnectionError):
 
 @contextmanager
 def from_hub(name: str) -> Iterator[None]:
-    """Loads in the block from the hub, or from its cache alone where the hub does not answer.
-
-    Raises NotReached if the hub cannot be reached or may not be asked, and the cache was not enough.
-    """
+    """Loads in the block from the hub, or from its cache if it does not answer. Raises NotReached if that lacks it."""
     from huggingface_hub import constants
 
     asked_for = constants.HF_HUB_OFFLINE
@@ -50,7 +47,6 @@ def from_hub(name: str) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _answers(endpoint: str, _when: int) -> bool:
-    """Returns whether anything answers at an address."""
     import httpx
     from huggingface_hub import get_session
 

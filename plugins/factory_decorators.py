@@ -155,11 +155,7 @@ def sandbox(
 def session(
     *misplaced: object, version: int = 0, name: str | None = None, modules: Mapping[str, str] | None = None
 ) -> SessionDecorator:
-    """Makes a session's spec of its factory, by the arguments of `sandbox`.
-
-    Raises:
-        SpecError: the factory, its options or the metadata are not allowed.
-    """
+    """Makes a session's spec of its factory, by the arguments of `sandbox`. Raises SpecError as `sandbox` does."""
     decorator: SessionDecorator = _pool_decorator(SessionFunction, "session", misplaced, version, name, modules)
     return decorator
 
@@ -198,7 +194,6 @@ def _options(factory: Callable[..., Any], family: bool) -> tuple[Option, ...]:
 
 
 def _refuse_other_options(name: str, dataset: Callable[..., Any], options: Sequence[Option]) -> None:
-    """Refuses a dataset that does not take the options of its environment, with which it is called."""
     parameters = inspect.signature(dataset).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return

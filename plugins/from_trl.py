@@ -1,7 +1,4 @@
-"""Adapts reward functions and callables written for TRL to reward specs. TRL itself is not needed.
-
-TRL calls `f(prompts=, completions=, completion_ids=, **columns)` with lists and takes a list of numbers and None back.
-"""
+"""Adapts reward functions and callables written for TRL, which calls them with lists, to reward specs, without TRL."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ class TrlFunction:
         return _returned(self.func(**self._arguments(completions, form)), len(completions))
 
     def _lacks_tokens(self, completions: Sequence[Completion]) -> bool:
-        """Returns whether the function names `completion_ids` and the completions have no known tokens."""
         known = any(completion.token_ids or not completion.text for completion in completions)
         return "completion_ids" in self.named and not known
 
@@ -222,7 +218,6 @@ def form_of(function: Callable[..., Any], parameter: str) -> Form:
 
 
 def _methods(value: object) -> Iterator[FunctionType]:
-    """Yields the function that something is, or the methods of its class."""
     target = inspect.unwrap(value) if callable(value) else value
     target = getattr(target, "__func__", target)
     if isinstance(target, FunctionType):
@@ -284,7 +279,6 @@ def _answer(completion: Completion, form: Form) -> Any:
 
 
 def _returned(values: Any, count: int) -> list[Any]:
-    """Returns the values of a function as a list; ValueError unless they are one for each completion."""
     values = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ValueError(f"it returned {with_article(type(values).__name__)}; a TRL reward function returns a list")

@@ -62,8 +62,8 @@ class Host:
     def discover(cls) -> Host:
         """Loads the installed plugins; GRPO_PLUGINS=a,b keeps those entry points or distributions only.
 
-        What is new or has changed is tried in a child process first. Raises UsageError if GRPO_PLUGINS names something
-        that is not installed.
+        New or changed ones are tried in a child process first. Raises UsageError for an uninstalled name in
+        GRPO_PLUGINS.
         """
         entries = installed_entries()
         return cls(replace(entry, fault=fault) for entry, fault in zip(entries, faults_of(entries), strict=True))
@@ -78,10 +78,7 @@ class Host:
         return tuple(known for known in self._registrations if kind in (None, known.kind))
 
     def give(self, kind: Kind, spec: Spec) -> str:
-        """Adds a plugin of this process alone; returns the SPEC that finds it, which never stands for another one.
-
-        Raises UsageError if another one of that kind and name was given before.
-        """
+        """Adds a plugin of this process alone; returns its unique SPEC. UsageError: kind and name are taken."""
         installed = next((known for known in self._registrations if known.spec is spec), None)
         if installed is not None:
             return f"{installed.distribution}/{spec.name}"
@@ -206,10 +203,7 @@ class Host:
         return self._prepared(BoundSampler, "sampler", source)
 
     def agent(self, source: Source) -> BoundAgent:
-        """Binds an agent, without reserved keys.
-
-        Raises what `reward` raises, and NotInstalled for a missing program or module.
-        """
+        """Binds an agent, without reserved keys; raises what `reward` raises, NotInstalled for what is missing."""
         from grpo.plugins._spec.binding import BoundAgent
 
         return self._prepared(BoundAgent, "agent", source)
@@ -251,7 +245,6 @@ class Host:
                     log.warning("%s of %s: %s", entry.name, entry.distribution, line)
 
     def _whole_rubrics(self) -> Iterator[Registration]:
-        """Yields the registrations, the components of rubrics found; leaves out rubrics that lack some."""
         for known in self._registrations:
             try:
                 yield with_components(known, self._component_finder(known.distribution))

@@ -1,7 +1,4 @@
-"""Wraps the Linux calls that isolation needs and Python does not offer, through ctypes; failures are `OSError`s.
-
-It is used inside and outside of namespaces and imports the standard library only.
-"""
+"""Wraps Linux calls for isolation through ctypes, with the standard library only; failures are `OSError`s."""
 
 from __future__ import annotations
 

@@ -31,10 +31,7 @@ def sessions_of(spec: str = "local") -> SessionPool:
 
 
 def run_jobs(jobs: Sequence[Job], spec: str = "local") -> list[JobResult]:
-    """Runs jobs in the pool of a SPEC and waits for them, from plain code or from inside a running event loop.
-
-    Raises UsageError and SandboxUnavailable as `pool_of` does.
-    """
+    """Runs jobs in the pool of a SPEC and waits for them, also inside a running event loop; raises as `pool_of`."""
     pool = pool_of(spec)
     try:
         asyncio.get_running_loop()

@@ -109,10 +109,7 @@ class Process(Protocol):
     stderr: BinaryIO
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Returns the status, as in `Exit.code`; None where the program still runs after so many seconds.
-
-        Raises SessionLost if the session is gone.
-        """
+        """Returns the status, as in `Exit.code`; None if it still runs after so many seconds. Raises SessionLost."""
 
     def kill(self) -> None:
         """Kills the program and its process group; safe to call when it has ended."""
@@ -165,19 +162,13 @@ class Session(Protocol):
         """
 
     def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
-        """Writes a file, and the folders above it, with the rights of the session's programs.
-
-        Raises SessionError if it cannot be written.
-        """
+        """Writes a file, and the folders above it, with the rights of the session's programs. Raises SessionError."""
 
     def tar(self, path: str = "") -> BinaryIO:
-        """Returns a file or folder (default: the working directory) as an open tar archive; follows no link.
-
-        Raises SessionError if there is nothing at that path.
-        """
+        """Returns a file or folder ("": the working directory) as an open tar; follows no link. Raises SessionError."""
 
     def port(self, number: int) -> str:
-        """Returns an address of this machine, "127.0.0.1:PORT", that reaches a port of the session's 127.0.0.1.
+        """Returns "127.0.0.1:PORT" of this machine, which reaches a port of the session's 127.0.0.1.
 
         Raises SessionError if this kind of session cannot.
         """
@@ -192,10 +183,7 @@ class Session(Protocol):
         """
 
     def fork(self, snapshot: str) -> Session:
-        """Returns a new session of the same job that begins with the files of a snapshot.
-
-        Raises SessionError without such a snapshot.
-        """
+        """Returns a new session of the same job that begins with the files of a snapshot. Raises SessionError."""
 
     def capabilities(self) -> Mapping[str, bool]:
         """Returns what `SessionPool.capabilities` returns."""

@@ -1,7 +1,7 @@
 """Writes the files of an episode into a folder of its own and reads back those that its agent changed.
 
-The folder holds the agent's working directory, HOME and /tmp. Nothing else is written, whatever path a task names. When
-files are read back no link is followed and nothing but plain files is opened, within limits.
+Nothing is written elsewhere, whatever path a task names. When files are read back no link is followed and nothing but
+plain files is opened, within limits.
 """
 
 from __future__ import annotations
@@ -27,11 +27,7 @@ class BadFiles(Exception):
 
 
 class Folder:
-    """The folder of one episode, at an existing, empty `path`.
-
-    `namespaces`: whether the agent sees it at the same paths as every agent. `directory`, `home` and `temporary` are
-    the agent's paths.
-    """
+    """The folder of one episode, at an empty `path`; `namespaces`: the agent sees it at every agent's paths."""
 
     def __init__(self, path: Path, *, namespaces: bool) -> None:
         self.path = path
@@ -117,7 +113,6 @@ class Folder:
 
 
 def _plain_files(root: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yields the plain files below a folder in the order of their paths, within limits; follows no link."""
     entries = 0
     waiting = [("", 0)]
     while waiting:

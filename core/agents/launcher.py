@@ -1,8 +1,7 @@
 """Forks a supervisor for each episode, in a process that has imported a Python agent once.
 
-Theory of operation. The runner sends the packed agent, which is imported, and then the descriptor of a socket for each
-episode, from which a forked supervisor reads its plan. When the runner dies, every supervisor ends its agent, and the
-launcher waits for them and removes the run's folder.
+The runner sends the packed agent, then a socket for each episode, from which a supervisor reads its plan. When the
+runner dies, every supervisor ends its agent, and the launcher waits for them and removes the run's folder.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ _PATIENCE = 20  # seconds for supervisors whose runner is gone
 
 
 def main(descriptor: int, modules: Sequence[str], home: str) -> None:
-    """Serves until the socket `descriptor` closes; the first message is the packed Python agent, or nothing for a
-    command.
+    """Serves until the socket `descriptor` closes; its first message is the packed Python agent, or b"" for a command.
 
     `modules`: what to import first. `home`: a folder for what imports write.
     """

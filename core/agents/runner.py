@@ -222,7 +222,6 @@ class AgentRunner:
                         self._forget(key.data)
 
     def _ends(self, episode: _Episode) -> bool:
-        """Reads from a supervisor; returns whether that was all."""
         try:
             piece = episode.channel.recv(_READ)
         except BlockingIOError:

@@ -227,7 +227,6 @@ class _Supervision:
             os._exit(127)
 
     def _await(self, agent: int) -> NoReturn:
-        """Waits, as process 1, until the agent has ended, and reports how."""
         for name in ("stdout", "stderr", "word"):
             os.close(self._writes[name])
         while True:

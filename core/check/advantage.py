@@ -1,7 +1,6 @@
 """Checks an advantage estimator as the trainer calls it, on made-up scores.
 
-One that claims `unbiased` is compared with the exact gradient of two small policies over every batch that they can
-sample, and an advantage of turns with that of a policy that decides how many turns there are.
+One that claims `unbiased`, or is of turns, is compared with the exact gradient of small policies.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _GOES_ON = (0.6, 0.3)  # the chances of a second turn, and of doing well in it
 
 
 def check_advantage(advantage: str | AdvantageSpec | BoundAdvantage) -> Report:
-    """Checks an advantage: a SPEC ("rloo", "pass_at_k:k=4", "./mine.py:mine"), a spec of `@advantage`, or a bound one.
+    """Checks an advantage: a SPEC ("rloo", "pass_at_k:k=4", "./mine.py:mine"), an `AdvantageSpec`, or a bound one.
 
     Returns what does not hold; whatever the advantage does, nothing is raised on its account. Raises UsageError for a
     SPEC that names no advantage, or options that it does not take.

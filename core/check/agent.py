@@ -1,7 +1,6 @@
 """Checks an agent without a model: plays one task twice behind the gateway and reports what the agent sends.
 
-It must start, ask the policy, use an API that it declares, report what its tool printed, end by itself, and send the
-same first request for the same task, or no two rollouts of a group answer the same prompt.
+Its first requests must be the same, or no two rollouts of a group answer the same prompt.
 """
 
 from __future__ import annotations
@@ -161,7 +160,6 @@ def _system(ask: Ask) -> str:
 
 
 def _server(desk: ScriptedDesk) -> HttpServer:
-    """Returns the server of a gateway whose desk learns how each request came."""
     app = gateway_app(desk)
 
     async def recorded(scope: Any, receive: Any, send: Any) -> None:

@@ -1,8 +1,4 @@
-"""Answers an agent's requests without a model: one call of a tool that the agent offers, then the end of the task.
-
-A shell tool is asked to `echo` a marker; any other tool gets values that its schema allows. The task ends as the agent
-says: with a tool, a command or a call that its prompt names, or with a text.
-"""
+"""Answers an agent's requests without a model: a call of one of its tools, then the end of the task, as it says."""
 
 from __future__ import annotations
 

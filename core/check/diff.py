@@ -84,10 +84,7 @@ def compare(
     new_weights: Mapping[str, float],
     advantage: Advantage = group_mean,
 ) -> Difference:
-    """Compares two sets of rewards, by their names, on the same completions; each group is one batch to `advantage`.
-
-    The members of a group need not be adjacent.
-    """
+    """Compares two sets of rewards, by name, on the same completions; each group is one batch to `advantage`."""
     members: dict[Hashable, list[int]] = {}
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)

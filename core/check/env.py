@@ -1,8 +1,4 @@
-"""Checks an environment before it trains anything, and reports what breaks the contract.
-
-One that is not built in is tried in a child process, as before a run. A crash costs the current relation, and the
-others are tried in a new process. A hang ends the check.
-"""
+"""Checks an environment, in a child process unless built in; a crash costs a relation, a hang the rest of the check."""
 
 from __future__ import annotations
 

@@ -75,10 +75,7 @@ class EnvRelations:
         self.names = tuple(self._checks)
 
     def attempt(self, relation: str) -> list[EnvFinding]:
-        """Tries one relation and returns what does not hold; an error of the environment is a finding too.
-
-        Raises NotInstalled if a module that it needs is missing.
-        """
+        """Tries one relation; an error of the environment is a finding, a missing module NotInstalled."""
         self._findings = []
         try:
             self._checks[relation](relation)
@@ -282,7 +279,6 @@ class EnvRelations:
         return [episode for episode in episodes if episode.gold_actions]
 
     def _text_actions(self) -> tuple[str, ...]:
-        """Returns the actions of the first gold solution that are texts, or "7" where there is none."""
         solutions = (episode.gold_actions for episode in self._shown())
         texts = (tuple(action for action in actions if isinstance(action, str)) for actions in solutions)
         return next(filter(None, texts), ("7",))

@@ -1,7 +1,4 @@
-"""Provides the pytest fixture `grpo_check`, which fails a test when a plugin breaks a relation and shows the report.
-
-pytest loads this module in every environment with grpo installed, so it imports nothing but pytest.
-"""
+"""Provides the pytest fixture `grpo_check`; pytest always loads this module, so it imports nothing but pytest."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ Checker = Callable[..., "Report"]
 
 @pytest.fixture
 def grpo_check() -> Checker:
-    """Returns `check(spec, **arguments)`, which fails the test on errors and returns the report otherwise.
-
-    The arguments are those of `grpo.check_reward`, `grpo.check_verifier` or `grpo.check_env`, chosen by the spec.
-    """
+    """Returns `check(spec, **arguments)`, a check chosen by the spec, which fails the test on errors."""
     return _check
 
 

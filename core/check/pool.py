@@ -11,10 +11,7 @@ from grpo.plugins.errors import SandboxUnavailable, UsageError, with_article
 
 
 def try_pool(make: Callable[[], Any], kind: type[Any], use: Callable[[Any], None], findings: Findings) -> None:
-    """Makes a pool and uses it, with a secret in a variable of this process.
-
-    What it raises is a finding, except SandboxUnavailable and UsageError.
-    """
+    """Makes and uses a pool; what it raises is a finding, except SandboxUnavailable and UsageError."""
     canary = f"GRPO_CANARY_{os.getpid()}"
     os.environ[canary] = "a secret of the host"
     try:

@@ -1,7 +1,7 @@
 """Tests the relations between the scores of a plugin's cases.
 
-A plugin that claims correctness, from a column whose value stands in the gold completion, must tell right from wrong.
-For any other, such as a format reward, the hacking probes are warnings.
+Hacking probes are errors only for a plugin that claims correctness, from a column whose value is in the gold
+completion.
 """
 
 from __future__ import annotations

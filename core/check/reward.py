@@ -1,8 +1,4 @@
-"""Checks a reward or verifier by the relations that follow from its own cases, in every executor.
-
-A plugin without cases is called on rows of an environment. It runs in a worker process where it can, so that a hang
-costs its time limit and a crash its own text.
-"""
+"""Checks a reward or verifier by the relations that follow from its own cases, in every executor and a worker."""
 
 from __future__ import annotations
 
@@ -51,7 +47,7 @@ _ROWS = 2
 def check_reward(
     reward: Target, cases: Sequence[Case] | None = None, *, answer: str | None = None, env: str | None = None
 ) -> Report:
-    """Checks a reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), a spec of `@reward`, or a bound one.
+    """Checks a reward: a SPEC ("proximity:table=qwen3_4b", "./mine.py:score"), a `RewardSpec`, or a bound one.
 
     Args:
         cases: examples to derive the relations from; default: the reward's own.

@@ -56,7 +56,6 @@ def _run(bound: BoundSampler, findings: Findings, relation: str, visit: Callable
 
 
 def _chosen(bound: BoundSampler, findings: Findings, relation: str, history: RowsSeen) -> list[int] | None:
-    """Returns the chosen rows; None where the sampler fails, or chooses others when asked again."""
     findings.tried(relation)
     findings.tried("the same from the same")
     before = random.getstate()

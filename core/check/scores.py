@@ -1,7 +1,4 @@
-"""Scores examples for a check, in any executor.
-
-A verdict counts as a score here (1 for right, 0 for wrong) and an undecided one as an abstention.
-"""
+"""Scores examples for a check, in any executor; a verdict counts as 1 or 0, an undecided one as an abstention."""
 
 from __future__ import annotations
 

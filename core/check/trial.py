@@ -94,7 +94,6 @@ def faults_of(bound: Bound, scorer: Scorer, completions: Sequence[Completion]) -
 
 
 def _with_form(bound: Bound, played: Sequence[Completion], faults: list[Fault]) -> list[Fault]:
-    """Returns the faults of a plugin, with the form in which a reward in TRL's manner has none."""
     other = _other_form(bound)
     if not faults or other is None:
         return faults
@@ -156,7 +155,6 @@ def why_abstained(bound: Bound, reason: str | None, row: Mapping[str, Any]) -> s
 
 
 def _other_form(bound: Bound) -> Bound | None:
-    """Returns a reward in TRL's manner that gets its completions in the other form, or None for any other plugin."""
     function = bound.spec.function
     if not isinstance(function, TrlFunction):
         return None

@@ -28,10 +28,7 @@ FILES = 20  # changed files are named
 def agent_page(
     record: AgentRecord, info: Mapping[str, Any], number: int, answer: str, system_messages: dict[str, str]
 ) -> Iterator[Part]:
-    """Yields the lines of an episode; `info` and `number` are those of its rollout, `answer` is what rewards read.
-
-    `system_messages`: where each was shown; those of this episode are added.
-    """
+    """Yields the lines of an episode; `system_messages`, where each was shown, is updated."""
     failed = "failure" in info
     yield line(_figures(record), "dim")
     yield from calls_page(record, number, system_messages)
@@ -93,7 +90,6 @@ def _heading(place: int, call: RecordedCall) -> Part:
 
 
 def _texts(call: RecordedCall, place: str, system_messages: dict[str, str]) -> Iterator[Part]:
-    """Yields a request's new messages and the answer; a system message only where it is new to the page."""
     for turn in call.new:
         role = turn.role if turn.role in ROLES else one_line(turn.role, 40)
         if turn.role == "system" and turn.text in system_messages:

@@ -54,7 +54,6 @@ def _next(reports: Iterator[Report]) -> Report | None:
 
 
 def _named(host: Host, name: str, env: str | None) -> Iterator[Report]:
-    """Checks what a name stands for, in every kind that has it and takes its options."""
     prefix, colon, rest = name.partition(":")
     if colon and prefix in KINDS:
         yield _checked(host, prefix, rest, env)
@@ -75,7 +74,6 @@ def _named(host: Host, name: str, env: str | None) -> Iterator[Report]:
 
 
 def _all(host: Host) -> Iterator[Report]:
-    """Checks every plugin, and reports the packages whose plugins cannot be loaded; neither stops the others."""
     for problem in host.problems:
         if problem.state in ("broken", "misspelt", "invalid"):
             fault = Finding("error", problem.state, f"entry point '{problem.entry_point}': {problem.line}")

@@ -182,7 +182,6 @@ def table_of(flag: str, pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _one_or_all(setting: Setting, values: list[str]) -> str | list[str]:
-    """Returns a lone value by itself where the setting takes it without a list."""
     lone = len(values) == 1 and any(
         form is str or (get_origin(form) is Literal and values[0] in get_args(form)) for form, _ in setting.forms
     )

@@ -72,8 +72,6 @@ WIDEST = max(map(len, COMMANDS))
 
 
 class _Commands(LazyGroup):
-    """All commands, in titled groups."""
-
     def unknown(self, name: str, meant: str) -> str:
         other = next((ours for word, ours in MEANT.items() if did_you_mean(name, [word])), "")
         meant = meant or (other and f" Did you mean '{other}'?")
@@ -126,11 +124,7 @@ def main() -> NoReturn:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """Raises KeyboardInterrupt for whatever fails after Ctrl-C.
-
-    An interrupted import leaves half a module, and some libraries catch the interrupt, so the next line fails with an
-    error that tells a user nothing.
-    """
+    """Raises KeyboardInterrupt for whatever fails after Ctrl-C, as an interrupted import leaves half a module."""
     interrupted = False
 
     def note(number: int, frame: FrameType | None) -> None:

@@ -120,7 +120,6 @@ def export(run: Path, folder: Path, merge: bool) -> None:
 
 
 def _lines(file: Path) -> list[str]:
-    """Reads the prompts of a file without blank lines. Raises UsageError if it cannot be read or holds none."""
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError as error:

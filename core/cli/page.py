@@ -1,7 +1,4 @@
-"""Prints texts of others among own lines, so that none of theirs can pass for an own one.
-
-Colours and wrapping are for terminals.
-"""
+"""Prints texts of others among own lines, so that none of theirs can pass for an own one."""
 
 from __future__ import annotations
 

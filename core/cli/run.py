@@ -136,7 +136,6 @@ def run(
 def _asked(
     place: str | None, address: str | None, workers: int | None, servers: int | None, nodes: int | None
 ) -> Asked | None:
-    """Returns what was asked for of a cluster, or None for a run on this machine. Raises UsageError."""
     from grpo.core.run.ray.placement import Asked
 
     if place is not None:

@@ -1,7 +1,4 @@
-"""Implements `grpo runs`, which lists runs, and `grpo show`, which prints the rollouts of a step. Neither loads torch.
-
-Texts of models, datasets and plugins are printed without escape sequences, never as markup, and behind a mark.
-"""
+"""Implements `grpo runs` and `grpo show`, without torch; texts of models, datasets and plugins are marked and plain."""
 
 from __future__ import annotations
 
@@ -217,7 +214,6 @@ def _completion(rollout: Rollout, agents: dict[str, str]) -> Iterator[Part]:
 
 
 def _turns(rollout: Rollout) -> Iterator[Part]:
-    """Yields the turns of the policy and the environment, with each turn's reward and advantage."""
     turn_rewards = rollout.info.get("rewards")
     rewards = rollout.turn_rewards or (turn_rewards if isinstance(turn_rewards, list) else ())
     worth = rollout.turn_advantages or ()
@@ -266,10 +262,7 @@ def duration(seconds: float) -> str:
 
 
 def day_and_time(moment: str) -> str:
-    """Returns a moment by this machine's clock, as `ls -l` does: "Nov 25 21:39", or "Nov 25 2025" of a year ago.
-
-    `moment`: ISO 8601 with an offset from UTC; "" if unknown.
-    """
+    """Returns an ISO 8601 moment by this machine's clock, as `ls -l` does: "Nov 25 21:39", "Nov 25 2025"; "" for ""."""
     if not moment:
         return "-"
     local = datetime.fromisoformat(moment).astimezone()

@@ -1,7 +1,6 @@
 """Implements `grpo score` and `grpo verify`: adds outcomes to recorded completions and prints a summary on stderr.
 
-They work in blocks of 512 rows; with a reward that scores groups, all rows are one block. The output is opened after
-the SPECs and the first block were read without fault, so a mistake does not cost an older output.
+They work in blocks of 512 rows, or one for group rewards, and open the output after the first was read without fault.
 """
 
 from __future__ import annotations
@@ -262,7 +261,6 @@ def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> 
 
 
 def _is_summary_enough(target: str, *, as_json: bool) -> bool:
-    """Returns whether rows would go to a terminal whose reader did not ask for them."""
     return target == "-" and not as_json and sys.stdout.isatty()
 
 

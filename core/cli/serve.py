@@ -130,7 +130,6 @@ def _serve(
 
 
 def _chosen(model: str | None) -> tuple[RunConfig, str]:
-    """Returns the settings of the run that is named, or those that a run of the model would have, and its base."""
     from grpo.core.config.schema import RunConfig
     from grpo.core.policy.load import policy_source
     from grpo.core.policy.weights import run_config

@@ -78,11 +78,7 @@ def _function_of(known: Registration) -> object:
 
 
 def find_plugin(host: Host, name: str) -> Registration:
-    """Returns the plugin that `[kind:][dist/]name` or `./file.py:function` names.
-
-    Raises PluginNotFound; AmbiguousName if several kinds or distributions have the name, or a file offers several
-    plugins of one kind.
-    """
+    """Returns the plugin of `[kind:][dist/]name` or `./file.py:function`. Raises PluginNotFound, AmbiguousName."""
     prefix, colon, rest = name.partition(":")
     if colon and prefix in KINDS:
         return host.find(prefix, rest)

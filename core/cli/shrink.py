@@ -88,7 +88,6 @@ def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], 
 def _recorded(
     run: Path | None, step: int | None, index: int | None, source: Path | None, row: int | None, *, grouped: bool
 ) -> tuple[list[Completion], int]:
-    """Returns the completion among those of its group, alone unless `grouped`, and its place among them."""
     if (run is None) == (source is None):
         raise UsageError("name RUN with --index, or a file with --input rows.jsonl --row N.")
     if run is not None and run.is_file():

@@ -26,10 +26,7 @@ NAMES = ("step", "rollout", "group", "env", "reward", "advantage")
 
 
 def write_traces(run: Path, step: int, rollouts: Sequence[Rollout], *, wasted: bool) -> None:
-    """Prints the traces of recorded rollouts, one JSON object a line; rollouts without one are counted on stderr.
-
-    Raises UsageError if none has one.
-    """
+    """Prints recorded rollouts as traces, a JSON object a line; UsageError if none is one, else a count on stderr."""
     from grpo.core.record.run_dir import open_run_dir, read_rollouts
 
     tokens = read_rollouts(open_run_dir(run), step, wasted=wasted)
@@ -59,10 +56,7 @@ def write_traces(run: Path, step: int, rollouts: Sequence[Rollout], *, wasted: b
 
 
 def trace_page(path: Path, limit: int | None) -> Iterator[Part]:
-    """Yields the lines of so many traces in a file of JSON lines; 0: all, None: a few.
-
-    Raises DatasetError for a line that is no trace; UsageError if the file cannot be read, or is empty.
-    """
+    """Yields the lines of so many traces of a file; 0: all, None: a few. Raises DatasetError, UsageError."""
     system_messages: dict[str, str] = {}
     number = -1
     traces = _traces(path)

@@ -1,7 +1,4 @@
-"""Runs an object in a child process (plugins/child_process.py); it answers messages like an object on another node.
-
-Each message is answered in a thread of its own. When the process ends, whatever it was asked fails.
-"""
+"""Runs an object in a child process (plugins/child_process.py) that answers messages like an object on another node."""
 
 from __future__ import annotations
 

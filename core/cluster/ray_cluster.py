@@ -220,7 +220,6 @@ class _Host:
 
 
 def _refuse_unreachable(address: str) -> None:
-    """Refuses an address without a listener, which Ray would call for minutes."""
     host, _, port = address.rpartition(":")
     if not address or address == "auto":
         return

@@ -1,7 +1,4 @@
-"""Merges a TOML file, `--set` pairs and flags into one frozen, validated `RunConfig`.
-
-It refuses every value that is wrong on its own; core/planning/decide.py refuses what depends on other things.
-"""
+"""Merges a TOML file, `--set` pairs and flags into a frozen `RunConfig`; refuses values that are wrong alone."""
 
 import difflib
 import json
@@ -198,10 +195,7 @@ def keys_of(file: Path | None) -> set[str]:
 
 
 def parse_config(tree: Mapping[str, Any], *, env_required: bool = True) -> RunConfig:
-    """Checks a nested mapping. A data set without an environment is one of the environment `rows`.
-
-    Raises UsageError, which names the key, for an unknown key or a value out of range.
-    """
+    """Checks a nested mapping; a data set without an environment is one of `rows`. UsageError names the key."""
     if env_required and not tree.get("env"):
         if tree.get("dataset") in (None, "", "embedded"):
             raise UsageError(
@@ -267,7 +261,6 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
 
 
 def _meant(where: str, settings: Mapping[str, Setting]) -> str:
-    """Returns a question with the setting whose name, flag or description is closest, ignoring signs and case."""
     section, _, name = where.rpartition(".")
     elsewhere = named_elsewhere(name)
     if elsewhere:

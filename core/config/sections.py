@@ -1,7 +1,4 @@
-"""Declares the settings of all sections once: type and bounds, text, flag and default.
-
-Flags (core/cli/flags.py), docs/configuration.md and the JSON schema (core/config/reference.py) are made from here.
-"""
+"""Declares the settings of all sections once, from which flags, docs/configuration.md and the JSON schema are made."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self

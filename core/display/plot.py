@@ -1,8 +1,4 @@
-"""Draws the curves of a run as a figure of four panels, as for a paper, in Okabe and Ito's colours.
-
-A faint line is the measurement of each step, the line over it the mean of the last few. pyplot, whose backend and open
-figures are the user's, is not used.
-"""
+"""Draws the curves of a run as a figure of four panels (Okabe and Ito's colours), without the user's pyplot."""
 
 from __future__ import annotations
 
@@ -44,10 +40,7 @@ def plot_metrics(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def curves(rows: Sequence[Mapping[str, Any]]) -> Curves:
-    """Draws reward, accuracy, each reward's mean and completion length over steps.
-
-    With one reward, whose mean is the total already, the policy's entropy is drawn in its place.
-    """
+    """Draws reward, accuracy, each reward's mean (of a single one, the entropy) and completion length over steps."""
     with matplotlib.rc_context(matplotlib.rc_params_from_file(STYLE, use_default_template=False)):
         return _drawn(rows)
 

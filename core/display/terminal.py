@@ -153,7 +153,6 @@ class Redrawn(Silent):
         return (self._plan.config.train.steps or 0) if self._plan is not None else 0
 
     def _to_go(self) -> list[str]:
-        """Returns the time left, a line or none: the last forecast, less the time and the steps since it was made."""
         if self._forecast is None:
             return []
         left = self._forecast.later(self._row["step"], time.monotonic() - self._foreseen)
@@ -326,7 +325,6 @@ def _environment(part: RunEnv, *, several: bool) -> str:
 
 
 def _repeated(part: RunEnv, episodes: Sequence[Episode]) -> str:
-    """Returns how many different questions episodes ask, if fewer than episodes."""
     if isinstance(episodes, Episodes):  # of many rows, which know it if they are rows of ours
         different = len(episodes) if episodes.asked is None else len(set(episodes.asked))
     else:

@@ -85,7 +85,6 @@ def versions() -> Iterator[Line]:
 
 
 def _required() -> list[Requirement]:
-    """Returns what every run needs, and of the extras those whose versions matter."""
     try:
         given = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
     except metadata.PackageNotFoundError:

@@ -1,7 +1,6 @@
 """Turns an environment's rows into episodes: prompt, columns for rewards, and a worked answer if there is one.
 
-Up to 4,096 rows, and all rows of a stepped environment, are started at once. Of more rows so many are started, spread
-evenly, and the others on demand.
+Up to 4,096 rows, and all of a stepped environment, are started at once; of more as many, evenly, others on demand.
 """
 
 from __future__ import annotations
@@ -68,8 +67,6 @@ class Episode:
 
 
 class _Some(Sequence[Episode]):
-    """Episodes of which some can be had at once."""
-
     def some(self, numbers: Sequence[int]) -> tuple[Episode, ...]:
         raise NotImplementedError
 
@@ -222,7 +219,6 @@ class _Rows:
         return array("q", (sum(len(value) for value in row.values() if isinstance(value, str)) for row in self.rows))
 
     def asked(self) -> Sequence[int] | None:
-        """Returns equal numbers for rows that ask the same, where the rows know it."""
         return getattr(self.rows, "asked", None)
 
     def kinds(self) -> Sequence[int]:

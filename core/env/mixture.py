@@ -84,11 +84,7 @@ def with_session(envs: tuple[BoundEnv, ...], config: RunConfig) -> tuple[BoundEn
 
 
 def with_dataset(env: BoundEnv, config: RunConfig) -> BoundEnv:
-    """Sets and settles the environment's `dataset` option: --dataset, or the hub's rows when the user names a model.
-
-    Raises UsageError if a dataset is named, and the environment has no such option; DatasetError if the rows are
-    unusable.
-    """
+    """Sets the option `dataset`: --dataset, or the hub's rows if a model is named. Raises UsageError, DatasetError."""
     defaults = {option.name: option.default for option in env.spec.options}
     several = len(config.envs) > 1
     value = None if several else config.dataset

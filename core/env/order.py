@@ -16,10 +16,7 @@ class Source:
 
 
 def row_order(rows: int, wanted: int, seed: int, *, ordered: bool = False) -> list[int]:
-    """Returns `wanted` row numbers: one shuffled pass after another, the same for the same seed.
-
-    With `ordered` it is one pass from the first row to the last, with even gaps or repetitions.
-    """
+    """Returns `wanted` row numbers: seeded shuffled passes, or with `ordered` one even pass from first to last."""
     if ordered:
         return [number * rows // wanted for number in range(wanted)]
     generator = random.Random(seed)
@@ -43,7 +40,6 @@ def mixed_order(sources: Sequence[Source], wanted: int, seed: int) -> list[int]:
 
 
 def _turns(shares: Sequence[float], wanted: int) -> list[int]:
-    """Returns the next source `wanted` times: the one that is furthest behind its share."""
     total = sum(shares)
     had = [0] * len(shares)
     turns: list[int] = []

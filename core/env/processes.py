@@ -1,8 +1,7 @@
 """Steps environments in processes of their own, here or on the nodes of a cluster, as `LocalEnvBatch` does in threads.
 
-Theory of operation. A batch's environments are split over processes, each with its share in the threads of
-`LocalEnvBatch`. A crash or hang costs the rollouts of that process only; it is restarted for the next batch. Calls and
-answers travel pickled; an exception travels as its name and its words.
+A crash or hang costs the rollouts of that process only; it is restarted for the next batch. Calls and answers travel
+pickled; an exception travels as its name and its words.
 """
 
 from __future__ import annotations
@@ -79,8 +78,6 @@ class EnvHost:
 
 @dataclass(frozen=True, slots=True)
 class _Served(Place):
-    """An environment with MCP servers: where it is made without them, and the servers."""
-
     inner: Place
     factory: ServedFactory
 

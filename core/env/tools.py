@@ -1,7 +1,6 @@
 """Describes an environment's typed functions (its attribute `tools`) as tool schemas and calls them.
 
-A function's attribute `json_schema` replaces its description. What a tool raises is an answer too, since the policy may
-have asked for something impossible; a `GrpoError` says that the machine is at fault and is not an answer.
+What a tool raises is an answer too, since the policy may have asked for something impossible; not so a `GrpoError`.
 """
 
 from __future__ import annotations

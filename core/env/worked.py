@@ -1,7 +1,4 @@
-"""Plays known actions (gold solutions, demonstrations) in a run's environments, within the limits of its rollouts.
-
-An environment that raises, hangs or ends its process fails its own episode; the others of that process are repeated.
-"""
+"""Plays known actions (gold solutions, demonstrations) in a run's environments, within the limits of its rollouts."""
 
 from __future__ import annotations
 

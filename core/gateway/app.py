@@ -155,8 +155,6 @@ class _OpenRequests:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Takes the requests of an API that have a body."""
-
     desk: Desk
     dialect: Dialect
     requests: _OpenRequests
@@ -196,7 +194,6 @@ class _Point:
             return self.dialect.read(body_of(data), connection.headers)
 
     async def _answer(self, key: str, ask: Ask, connection: Connection) -> None:
-        """Answers a request. Raises Refused if it gets no answer, Gone if the client went away."""
         if self.counts:
             await connection.deliver(messages.counted(self.desk.count(key, ask)))
             return

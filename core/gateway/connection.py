@@ -75,7 +75,7 @@ class Connection:
     async def held(self, work: Coroutine[Any, Any, Result], pause: float | None) -> Result:
         """Waits for work, and cancels it when the client goes away, which raises Gone.
 
-        `pause`: seconds after which the response begins as a stream, and between two comments in it; None: no stream.
+        `pause`: seconds before the response becomes a stream, and between two comments in it; None: no stream.
         """
         assert self._watch is not None
         task = asyncio.create_task(work)

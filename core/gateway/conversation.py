@@ -1,7 +1,6 @@
 """Defines the form of requests and answers that all APIs are converted to.
 
-A request is compared with earlier ones by its messages, so what programs change on the way is ignored: ids, the
-spelling of arguments, marks for caches, None for "", blanks around the assistant's text.
+Requests are compared without what programs change: ids, spelling of arguments, marks for caches, None for "", blanks.
 """
 
 from __future__ import annotations
@@ -100,11 +99,7 @@ class Desk(Protocol):
         ...
 
     async def ask(self, key: str, ask: Ask) -> Answered:
-        """Answers a request, however long it takes; a client that goes away cancels it.
-
-        Raises Refused for an unknown key, an ended episode, another model, a full context, or a conversation that the
-        chat template cannot render.
-        """
+        """Answers a request, however long it takes; a client that goes away cancels it. Raises Refused and why."""
         ...
 
     def count(self, key: str, ask: Ask) -> int:

@@ -90,7 +90,6 @@ class Guard:
                 raise
 
     def _refuse_stranger(self, scope: Scope) -> None:
-        """Refuses callers by name, origin and token, with status 431, 403 or 401."""
         headers = Headers(scope=scope)
         size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(k) + len(v) for k, v in scope["headers"])
         if len(headers) > self._limits.head_fields or size > self._limits.head_bytes:
@@ -137,7 +136,6 @@ class _Exchange:
         self.started = self.ended = self.disconnected = False
 
     def refuse_large(self) -> None:
-        """Refuses a body that is declared as too large, before any of it is read: HTTPException 413."""
         self._refuse_size(self._declared)
 
     def _refuse_size(self, size: int) -> None:

@@ -1,7 +1,4 @@
-"""Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k, with 95% intervals.
-
-The intervals count different questions. Undecided verdicts and failed calls are counted beside the mean.
-"""
+"""Measures a policy on held-out episodes: accuracy by a verifier, mean rewards, pass@k, with 95% intervals."""
 
 from __future__ import annotations
 
@@ -105,10 +102,7 @@ def evaluation_of(
 
 
 def _pass_at_k(right: Sequence[bool | None], samples: int, k: int, questions: Sequence[Hashable]) -> Estimate:
-    """Returns unbiased pass@k, 1 - C(n - c, k) / C(n, k), averaged over episodes (Chen et al. 2021, eq. 1).
-
-    Episodes with fewer than k decided samples are left out.
-    """
+    """Returns unbiased pass@k (Chen et al. 2021, eq. 1) over episodes with at least k decided samples."""
     shares: list[float | None] = []
     for first in range(0, len(right), samples):
         decided = [value for value in right[first : first + samples] if value is not None]

@@ -102,10 +102,7 @@ class Example:
 
 
 def example_of(weights: Weights, env: str | None, host: Host) -> Example:
-    """Returns the prompt to imitate: the named environment's, else the run's, else a bare user message.
-
-    Raises UsageError if the environment or its rows cannot be used.
-    """
+    """Returns the prompt to imitate: the named environment's, the run's, or a bare user message. Raises UsageError."""
     if env is None and weights.run is not None and (steps := rollout_steps(weights.run)):
         first = read_step(weights.run, steps[0])[1][0]
         return Example(first.prompt, first.columns)

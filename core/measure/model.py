@@ -102,10 +102,7 @@ class Measurement:
 
 
 def for_each_env(weights: Weights, host: Host, choices: Choices, envs: Sequence[str]) -> list[Choices]:
-    """Returns the choices for each environment that the user names, else each of the run.
-
-    The name of one of a run's several environments stands for that one, with its options and rewards.
-    """
+    """Returns the choices for each environment that the user names (one of a run's by its name), else the run's."""
     run = weights.config
     own = {host.env(source).name: source for source in run.envs} if run is not None and len(run.envs) > 1 else {}
     wanted = list(envs) or list(own)
@@ -166,10 +163,7 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
 def _episodes(
     env: BoundEnv, choices: Choices, config: RunConfig, *, of_run: bool
 ) -> tuple[Sequence[Episode], tuple[str, ...]]:
-    """Starts the episodes of a split, and returns what a user should know of them.
-
-    For the split "test" of a run's own environment these are its held-out ones; UsageError if none is left.
-    """
+    """Starts the episodes of a split, with notes; of a run's own "test" its held-out ones, UsageError if none."""
     opened = starting_place(env, config.rollout.env_processes, config.rollout.step_timeout)
     start = partial(episodes_of, env, opened=opened)
     size, made = choices.size, choices.size or UNBOUNDED
@@ -186,7 +180,6 @@ def _episodes(
 
 
 def _notes_on_tenth(env: BoundEnv, episodes: Sequence[Episode]) -> Iterator[str]:
-    """Yields a note if the split "test" is only the end of one file."""
     for name in (str(env.options.get("dataset", "")), env.name.partition(":")[2]):
         if name and Path(name).is_file():
             count = counted(len(episodes), "problem")
@@ -197,7 +190,7 @@ def _notes_on_tenth(env: BoundEnv, episodes: Sequence[Episode]) -> Iterator[str]
 
 
 def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callable[[int], None]) -> Measurement:
-    """Loads the weights, samples, judges and scores; RunError where the GPU's memory is full."""
+    """Loads the weights, samples, judges and scores. Raises RunError if the GPU's memory is full."""
     import torch
 
     model, tokenizer = load_weights(plan.weights), plan.tokenizer
@@ -250,10 +243,7 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
 
 
 def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Returns one row per completion, which `grpo score` and `grpo verify` read as it is.
-
-    On a clash of names, what was sampled and its outcome replace the columns of the episode.
-    """
+    """Returns one row per completion, as `grpo score` and `grpo verify` read it; sampled values win over columns."""
     rows: list[dict[str, Any]] = []
     for i, completion in enumerate(evaluation.completions):
         row: dict[str, Any] = {
@@ -275,11 +265,7 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
 
 
 def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, ...]]:
-    """Merges the settings of the run that made the weights, if a run did, with the user's choices.
-
-    Naming an environment drops the run's rewards and dataset. Rewards given to `grpo.train` as objects are in no file,
-    and are left out with a note for each.
-    """
+    """Merges the settings of the weights' run with the user's; another environment drops rewards and dataset."""
     tree: dict[str, Any] = {"model": None if weights.embedded else weights.base}
     of_run = choices.env is None or choices.of_run
     if weights.config is not None:

@@ -31,10 +31,7 @@ from grpo.plugins.types import Completion
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a client: `text` is for the model, `error` says that it is the reason of a failure.
-
-    `data`: the scores, where an episode is over: `score` (a number, or None), `rewards`, `correct`.
-    """
+    """The answer to a client; `data` has `score` (a number, or None), `rewards`, `correct` once the episode is over."""
 
     text: str
     error: bool = False
@@ -42,10 +39,7 @@ class Answer:
 
 
 class ServedEnv:
-    """An environment for one client; use it as a context manager.
-
-    `episodes`: its tasks. `rewards`, `verifier`: what scores and judges. `seconds`: for one call of the environment.
-    """
+    """An environment for one client; use it as a context manager. `seconds`: for one call of the environment."""
 
     def __init__(
         self,
@@ -158,7 +152,6 @@ _NO_TASK = Answer("no task is open: call reset first", error=True)
 
 
 def _total(rewards: Sequence[BoundReward], outcomes: Mapping[str, Outcome]) -> float | None:
-    """Returns the weighted sum of the scores; None where every reward abstains."""
     scores = [(reward.weight, outcomes[reward.name].score) for reward in rewards]
     paid = [weight * score for weight, score in scores if score is not None]
     return sum(paid) if paid else None

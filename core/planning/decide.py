@@ -1,8 +1,4 @@
-"""Decides and refuses everything that can be known before a model loads.
-
-`make_plan` is the table of contents: facts are gathered once, each topic is decided once, in its module, from the facts
-and from what was decided before it.
-"""
+"""Decides and refuses everything that can be known before a model loads; `make_plan` is the table of contents."""
 
 from __future__ import annotations
 
@@ -117,8 +113,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
 def context_of(config: RunConfig, host: Host) -> int:
     """Returns the most tokens of a prompt and what follows it, over the rows of a run.
 
-    Raises UsageError for unusable environments, rewards or tokenizers; DatasetError for unusable rows or a prompt that
-    is too long; PluginError if an environment breaks the contract.
+    Raises UsageError, DatasetError for unusable rows or too long prompts, PluginError for a broken environment.
     """
     facts = gather_facts(config, host)
     model = read_model(facts.source.path, facts.source.tokenizer, config.chat_template_kwargs)

@@ -1,7 +1,4 @@
-"""Collects the facts that planning needs about this machine, the model and the plugins.
-
-Each fact is found once: `Facts` before a row is read, `ModelFacts` before weights load.
-"""
+"""Collects planning's facts about machine, model and plugins: `Facts` before rows, `ModelFacts` before weights."""
 
 from __future__ import annotations
 
@@ -78,8 +75,7 @@ def read_model(
 ) -> ModelFacts:
     """Reads a model's configuration and tokenizer, and no weights. `tokenizer_source`: None for the same.
 
-    Raises UsageError if one cannot be loaded, the model's positions depend on the rest of a batch, or it is no causal
-    language model that is computed right.
+    Raises UsageError if one cannot be loaded, or it is no causal model that computes a row alike in any batch.
     """
     config = load_model_config(source)
     refuse_unsafe_rope(config)

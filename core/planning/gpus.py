@@ -249,7 +249,6 @@ def _training(shape: Shape, work: Work, cluster: Cluster, spread: Spread) -> tup
 
 
 def _sampling(shape: Shape, work: Work, cluster: Cluster, engines: int, split: int, kept: int) -> float | None:
-    """Returns the seconds of sampling, or None where an engine does not fit."""
     gpu, share, context = cluster.gpu, cluster.share, work.prompt + work.completion
     weights = shape.parameters * shape.itemsize
     room = SPARE * gpu.device.usable - kept - weights / split

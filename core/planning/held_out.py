@@ -1,8 +1,7 @@
 """Chooses the held-out episodes of an environment, which ask nothing that is trained on.
 
-Questions that are trained on are dropped. Where made-up episodes repeat questions and few are left, one question in
-ten, by its digest, is held out and never trained on. Where that leaves too few, nothing is held out, accuracy is
-measured on the training questions, and a note says so.
+Where made-up episodes repeat questions and few are left, one question in ten, by its digest, is held out. Where that
+leaves too few, accuracy is measured on the training questions, and a note says so.
 """
 
 from __future__ import annotations

@@ -58,11 +58,7 @@ class _Measured:
 
 
 def longest_of(config: RunConfig, envs: Sequence[RunEnv], model: ModelFacts, completion: int) -> int:
-    """Checks the prompts of all environments of a run and returns the length of the longest one in tokens.
-
-    Raises DatasetError, which names the row and what to set; UsageError if the tokenizer belongs to another model, or
-    its template shows no message.
-    """
+    """Checks all prompts and returns the longest one's tokens. Raises DatasetError, which names the row, UsageError."""
     rollout, taught = config.rollout, config.train.warmup_steps > 0
     limits = Limits(
         completion, rollout.max_prompt_length, rollout.max_rollout_length, taught, tools=config.agent is None

@@ -38,7 +38,6 @@ def bind_objective(config: RunConfig, host: Host) -> tuple[BoundLoss, BoundAdvan
 
 
 def _refuse_broken(part: Objective, written: str, attempt: Callable[[Objective], object]) -> None:
-    """Refuses a loss or an advantage that fails on made-up completions, before a model is loaded."""
     try:
         attempt(part)
     except Exception as error:  # whatever a plugin raises
@@ -61,10 +60,7 @@ def _try_advantage(group_size: int, advantage: BoundAdvantage) -> None:
 
 
 def refuse_replacing_what_teaches(config: RunConfig, advantage: BoundAdvantage, rewards: Sequence[BoundReward]) -> None:
-    """Refuses dynamic sampling where groups whose scores are all alike teach too; found out on made-up scores.
-
-    Raises UsageError if the advantage compares completions across groups.
-    """
+    """Refuses dynamic sampling with an advantage for which groups of equal scores teach too, tried on made-up ones."""
     if not config.rollout.dynamic:
         return
     import torch

@@ -20,10 +20,7 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def decide_output(config: RunConfig, *, fresh: bool) -> int:
-    """Returns the steps from one checkpoint to the next. `fresh`: the run directory must not exist yet.
-
-    Raises UsageError for a tracker that is not installed, an unusable folder, or a checkpoint that could not resume.
-    """
+    """Returns the steps between checkpoints; `fresh`: the run directory must not exist yet. Raises UsageError."""
     refuse_missing_trackers(config.output.report_to)
     if fresh and config.out is not None:
         refuse_unwritable(config.out)

@@ -120,10 +120,7 @@ def refuse_impossible_partial(config: RunConfig, processes: int) -> None:
 
 
 def refuse_idle_partial(tokens: int, longest: int) -> None:
-    """Raises UsageError for parts of `tokens` (0: whole rollouts) that hold every rollout.
-
-    `longest`: the most tokens that the policy samples in one rollout.
-    """
+    """Refuses parts of `tokens` (0: whole rollouts) that hold a rollout of `longest`, the most sampled tokens."""
     if tokens >= longest and tokens:
         raise UsageError(
             f"--partial {tokens}: no rollout samples more than {longest} tokens, so each would be whole in its first "

@@ -1,7 +1,4 @@
-"""Starts the episodes of a run, gives each environment its rewards and verifier, and decides the number of steps.
-
-Environments with rows come first: the steps follow from them, and the episodes that the others make from the steps.
-"""
+"""Starts a run's episodes, binds rewards and verifiers, and decides the steps, from environments with rows."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ class StepsPart:
 
 
 def decide_steps(config: RunConfig, facts: Facts, rows: Mapping[str, Sequence[Episode]]) -> StepsPart:
-    """Chooses how many steps the run makes, from the episodes by name of the environments that have rows.
-
-    Where its only environment makes its own episodes, their number is recorded as the limit, for a resumed run.
-    """
+    """Chooses the number of steps; episodes that a lone environment makes are recorded as limit, for a resume."""
     train, iterations = config.train, config.loss.num_iterations
     made = episodes_to_make(config, train.limit, train.steps or EMBEDDED_STEPS)
     of_rows = sum(share for env, share in zip(facts.envs, facts.shares, strict=True) if env.name in rows)

@@ -12,10 +12,7 @@ from grpo.plugins.errors import UsageError
 
 
 def decide_sync(config: RunConfig, dtype: Dtype) -> WeightSync:
-    """Chooses what a server is sent after a step: everything, or what changed. Raises UsageError if it cannot be.
-
-    With 16 bits most weights keep their bits in a step, so what changed is little; in float32 nearly all change.
-    """
+    """Chooses what a server is sent after a step: all, or (in 16 bits) the few changes. Raises UsageError."""
     refuse_impossible_sync(config)
     asked = config.rollout.weight_sync
     if asked is None:

@@ -108,10 +108,7 @@ def decide_batch(config: RunConfig, facts: Facts) -> int:
 
 
 def decide_batch_of_turns(config: RunConfig, micro: int, context: int) -> int:
-    """Returns the micro batches for rows of several turns, which are several times as long as an answer.
-
-    `micro`: those for answers. `context`: tokens of the longest row.
-    """
+    """Returns the micro batches for rows of several turns, up to `context` tokens; `micro`: those for answers."""
     if config.train.micro_batch_size is not None:
         return micro
     most = max(1, ROLLOUT_MICRO_TOKENS // context)

@@ -87,10 +87,7 @@ def short_of_turns(rollout: RolloutSection, part: TurnsPart, turn: int, context:
 
 
 def turn_notes(rollout: RolloutSettings, envs: Sequence[RunEnv], tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Returns what a user should know of the chat template and the tools in rollouts of several turns.
-
-    Raises UsageError if the chat template cannot continue a conversation.
-    """
+    """Returns notes on the chat template and tools in multi-turn rollouts; UsageError if it cannot continue one."""
     players = players_of(envs, rollout, tokenizer).values()
     one_turn = [part.name for part in envs if not part.env.spec.played]
     unused = (

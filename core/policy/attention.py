@@ -1,14 +1,11 @@
 """Computes attention with torch's kernels where transformers would copy or compute more than needed.
 
-- A row that holds many sequences. A mask over it hides most of the row from each token, and attention would compute
-  that nevertheless. `Blocks` says which tokens see which, and the row is taken apart into calls that compute little
-  else. A model takes them as `attention_blocks`, after `attend_in_blocks`.
-- One new token. Several heads of queries share one head of keys and values in most models, and where a mask is needed,
-  transformers copies keys and values once for each of these heads, at every token and in every layer. A single new
-  token needs no copy: the queries that share a head become rows of one small product. Where completions share their
-  prompt, `PromptKeys` has its keys and values once, and a model takes them as `attention_prompts`.
-
-All else is attended to as before.
+- A row that holds many sequences: a mask would hide most of the row from each token, and attention compute it
+  nevertheless. `Blocks` says which tokens see which, and the row is split into calls that compute little else. A model
+  takes them as `attention_blocks`, after `attend_in_blocks`.
+- One new token: where several heads of queries share one of keys and values and a mask is needed, transformers copies
+  keys and values for each head. Here the queries that share a head become rows of one small product. `PromptKeys`
+  holds a shared prompt's keys and values once; a model takes them as `attention_prompts`.
 """
 
 from __future__ import annotations
@@ -34,11 +31,9 @@ def attend_in_blocks(config: Any) -> None:
 
 
 def attend_without_plans() -> None:
-    """Keeps this process from attention by cuDNN, which plans each length anew.
+    """Keeps this process from attention by cuDNN, which torch prefers on Hopper and Blackwell.
 
-    On Hopper and Blackwell, torch prefers it to its own kernels and has it plan each number of sequences and keys that
-    it has not seen: up to half a second, and the plans are never freed. A sampler sees a new number of keys at each
-    token, and an update at each batch.
+    It plans each new number of sequences and keys, up to half a second, and never frees the plans.
     """
     torch.backends.cuda.enable_cudnn_sdp(False)
 

@@ -29,10 +29,9 @@ class Part(NamedTuple):
 class Blocks:
     """How the tokens of a row [1, L] see each other.
 
-    No dataclass: what wraps a model would look for tensors in one, and cast them. `queries`: int64, the positions in
-    the row of what they attend with: n T for each part. A shorter sequence repeats its last position. `keys`: int64, of
-    what they attend to: for each part P of its prefix, and then those of its queries. `where`: [L] int64, the place of
-    each position of the row among `queries`.
+    No dataclass: what wraps a model would look for tensors in one, and cast them. `queries`: int64 positions in the
+    row, n T for each part; a shorter sequence repeats its last one. `keys`: int64 positions: for each part P of its
+    prefix, and then those of its queries. `where`: [L] int64, the place of each position of the row among `queries`.
     """
 
     __slots__ = ("keys", "parts", "queries", "where")
@@ -45,10 +44,7 @@ class Blocks:
 
 
 def no_mask(device: torch.device) -> torch.Tensor:
-    """Returns the mask of a forward pass whose attention learns by another argument which tokens see which.
-
-    One of four axes is passed on as it is: without one, transformers would make one for the tokens that it knows of.
-    """
+    """Returns the mask of a forward pass with blocks: of one of four axes, or transformers would make one."""
     return torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
 
 

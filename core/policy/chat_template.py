@@ -1,8 +1,4 @@
-"""Renders chat messages by a tokenizer's chat template, and sets the template's variables.
-
-Variables (`enable_thinking=false`) become defaults at the head of the template itself, so they hold wherever the
-tokenizer goes: prompts, evaluation, checkpoints and exports.
-"""
+"""Renders chat messages by a tokenizer's chat template, and sets its variables as defaults in the template itself."""
 
 from __future__ import annotations
 
@@ -74,10 +70,10 @@ def without_variables(template: str) -> str:
 
 
 def texts_of(tokenizer: PreTrainedTokenizerBase, turns: Sequence[Sequence[int]]) -> list[str]:
-    """Returns what the policy says in turns, as texts without special tokens.
+    """Returns the policy's turns as texts without special tokens.
 
-    Where the template opens a block for the policy (`<think>`) and the policy closes it, the text begins with the
-    opening: it belongs to the message, and layouts are read from whole messages.
+    A text begins with the block (`<think>`) that the template opened, if the policy closes it: layouts need whole
+    messages.
     """
     texts = tokenizer.batch_decode([list(ids) for ids in turns], skip_special_tokens=True)
     opening, closing = opened_block(tokenizer)

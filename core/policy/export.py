@@ -1,10 +1,8 @@
 """Writes the weights of a run, or an adapter, for transformers and PEFT, into a folder that loads without grpo.
 
-    trained all weights     a model's folder
-    LoRA                    an adapter's folder that names its base model; base/ holds the embedded one
-    LoRA, merged            a model's folder
-
-The folder appears whole or not at all.
+trained all weights     a model's folder
+LoRA                    an adapter's folder that names its base model; base/ holds the embedded one
+LoRA, merged            a model's folder
 """
 
 from __future__ import annotations
@@ -31,11 +29,10 @@ OURS = ("complete.json", "ahead*.json", "README.md")
 
 
 def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:
-    """Writes the weights.
+    """Writes the weights into `folder`, new or empty, whole or not at all; returns it, absolute.
 
-    `folder`: made; it may exist when it is empty. `merge`: add the adapter to its base model; all the same for a run
-    that trained all weights. Returns the folder, absolute. Raises UsageError if the folder cannot be used, or the base
-    model cannot be loaded; RunError if the disk is full, or the merged weights are not finite.
+    `merge`: add the adapter to its base model. Raises UsageError if the folder cannot be used, or the base model cannot
+    be loaded; RunError if the disk is full, or the merged weights are not finite.
     """
     folder = folder.expanduser().resolve()
     refuse_folder(folder)

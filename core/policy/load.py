@@ -165,7 +165,7 @@ def empty_model(config: Any, dtype: str = "float32") -> PreTrainedModel:
 
 
 def _name_backbone(model: PreTrainedModel) -> PreTrainedModel:
-    """Lets `base_model` be the module that computes the hidden states, in a model whose prefix names none (Llama 4)."""
+    """Makes `base_model` the module that computes the hidden states, in a model whose prefix names none (Llama 4)."""
     from transformers import PreTrainedModel
 
     inner = [name for name, module in model.named_children() if isinstance(module, PreTrainedModel)]
@@ -175,7 +175,6 @@ def _name_backbone(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def _name_experts(config: Any) -> None:
-    """Lets a configuration that counts its experts under another name be asked for `num_experts`, as TRL does."""
     text = config.get_text_config()
     if not hasattr(text, "num_experts") and hasattr(text, "num_local_experts"):
         kind = type(text)
@@ -193,7 +192,7 @@ def text_setting(config: Any, name: str) -> Any:
 
 @loading()
 def load_model(source: str, dtype: str, bits: int | None = None) -> PreTrainedModel:
-    """Loads the weights (`bits` 4: quantised). From here on this process keeps freed memory, and uses no cuDNN."""
+    """Loads the weights (`bits` 4: quantised). From then on this process keeps freed memory, and uses no cuDNN."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -262,12 +261,7 @@ def _without_peft_deprecations() -> Iterator[None]:
 
 
 def _unadaptable(model: PreTrainedModel) -> list[str] | None:
-    """Returns the linear modules that take no adapter.
-
-    Those are the ones whose class computes something else in the end, such as Llama 4's choice of experts: PEFT takes
-    them for linear layers, and its adapter fails on what they return. So are those that a kernel of a state space model
-    reads past the adapter, which PEFT refuses.
-    """
+    """Returns the linear modules that take no adapter: they return something else, or a kernel reads past it."""
     from peft.tuners.tuners_utils import _check_lora_target_modules_mamba
     from torch import nn
 
@@ -286,7 +280,6 @@ def _unadaptable(model: PreTrainedModel) -> list[str] | None:
 
 
 def _returns_rows(module: Any) -> bool:
-    """Tells whether a class derived from the linear layer returns what a linear layer does."""
     import torch
 
     if not type(module).__module__.startswith("transformers.models."):
@@ -347,7 +340,7 @@ def end_ids(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple
 
 
 def _reached(source: str) -> AbstractContextManager[None]:
-    """Lets a load from the hub report why it failed; a source that is or can only be a folder needs no hub."""
+    """Makes a load from the hub report why it failed; a source that is or can only be a folder needs no hub."""
     return from_hub(source) if HUB_ID.fullmatch(source) and not Path(source).exists() else nullcontext()
 
 

@@ -28,7 +28,7 @@ def output_cache(output: Any) -> Any:
 
 
 def without_adapter(model: Any) -> Any:
-    """Returns the model of transformers that one of PEFT stands around, or the model itself."""
+    """Returns the model of transformers inside one of PEFT, or the model itself."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 

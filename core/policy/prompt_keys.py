@@ -1,8 +1,4 @@
-"""Holds keys and values of prompts once for all completions of each, and attends to them in one product.
-
-Copied for each completion they would be read at every token and in every layer. A model takes them as
-`attention_prompts`, with a cache of what came after the prompts, where core/policy/attention.py attends.
-"""
+"""Holds keys and values of prompts once for all completions of each, and attends to them in one product."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import torch
 
 
 class PromptKeys:
-    """The prompts of a batch of B completions, those of one prompt side by side.
+    """The prompts of a batch of B completions, those of one prompt side by side; models take `attention_prompts`.
 
     No dataclass: what wraps a model would look for tensors in one, and cast them. `layers`: keys and values of each
     layer, [G, shared heads, P, D]. `counts`: [G, P], 0 in slots of padding. `owners`: [B] int64, the prompt of each
@@ -37,10 +33,10 @@ class PromptKeys:
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None
     ) -> torch.Tensor:
-        """Attends to prompts and what came after them.
+        """Attends to prompts and what came after them; returns [B, 1, heads, D].
 
         `query`: [B, heads, 1, D]. `key`, `value`: [B, shared heads, T, D], of the tokens after the prompts; all are
-        seen. `scaling`: of the scores, or None for 1 / sqrt(D). Returns [B, 1, heads, D].
+        seen. `scaling`: of the scores, or None for 1 / sqrt(D).
         """
         rows, heads, _, size = query.shape
         shared, (keys, values) = key.shape[1], self._layers[layer]
@@ -67,7 +63,7 @@ class PromptKeys:
         self._mask = mask[:, None].repeat_interleave(keys.shape[1], dim=0)  # [G shared, 1, P]
 
     def _gathered(self, rows: torch.Tensor) -> torch.Tensor:
-        """Brings [B, shared, R, n] to [G shared, most R, n]."""
+        """[B, shared, R, n] to [G shared, most R, n]."""
         prompts, (_, shared, queries, size) = len(self._counts), rows.shape
         if self._places is not None:
             rows = rows.new_zeros(prompts * self._most, shared, queries, size).index_copy_(0, self._places, rows)
@@ -75,7 +71,7 @@ class PromptKeys:
         return own.reshape(prompts * shared, self._most * queries, size)
 
     def _spread(self, attended: torch.Tensor, shared: int) -> torch.Tensor:
-        """Brings [G shared, most R, n] back to [B, shared, R, n]."""
+        """[G shared, most R, n] to [B, shared, R, n]."""
         own = attended.view(len(self._counts), shared, self._most, -1, attended.shape[-1]).transpose(1, 2)
         rows = own.flatten(0, 1)
         return rows if self._places is None else rows.index_select(0, self._places)

@@ -20,7 +20,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Writes a whole model, or its trained adapter, with the tokenizer; the folder appears whole, or RunError."""
+    """Writes a whole model, or its trained adapter, with the tokenizer; the folder appears whole. Raises RunError."""
     with whole_folder(folder) as unfinished:
         _write(model, tokenizer, unfinished, None)
 
@@ -36,9 +36,9 @@ def save_whole(
 ) -> None:
     """Writes a policy as `save_policy` does, however it is sharded. Collective.
 
-    `model`: not wrapped; FSDP 2 and ZeRO-3 leave it a part of its weights. `tokenizer`: its tokenizer. `dtypes`: name
-    of a parameter to the type that it is written in. `shared`: others write to the folder as well, as to a
-    checkpoint's, so it does not appear whole. Raises RunError: what was written is not all of the weights.
+    `model`: not wrapped; FSDP 2 and ZeRO-3 leave it a part of its weights. `dtypes`: of parameters in the file.
+    `shared`: others write to the folder as well, so it does not appear whole. Raises RunError if not all weights were
+    written.
     """
     from grpo.core.policy.whole import is_sharded, whole_state
 
@@ -81,11 +81,7 @@ def written_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def problem_of(written: Shapes, due: Shapes) -> str | None:
-    """Says what is wrong with what was written, or returns None.
-
-    Where transformers writes weights under other names than the model has them (experts, one by one), their number of
-    elements has to be the same.
-    """
+    """Returns what is wrong with the written shapes, or None; under other names the number of elements must agree."""
     for name, shape in written.items():
         if 0 in shape and 0 not in due.get(name, ()):
             return f"{name} is empty, with shape {list(shape)}"

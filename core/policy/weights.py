@@ -67,7 +67,7 @@ class Weights:
 
     @property
     def tokenizer_source(self) -> str:
-        """A run's folder, or that of an adapter, has the tokenizer that it was trained with; others have the base's."""
+        """Where the tokenizer is: a run's or adapter's folder, else the base's."""
         if self.trained is not None:
             return str(self.trained.folder)
         if self.adapter is not None and (Path(self.adapter) / TOKENIZER_CONFIG).is_file():
@@ -76,11 +76,9 @@ class Weights:
 
 
 def find_weights(model: str | None, adapter: str | None = None) -> Weights:
-    """Finds what the user names.
+    """Finds a hub id, a model's folder, an adapter's folder or a run directory; None: the embedded model.
 
-    `model`: a hub id, a model's folder, an adapter's folder or a run directory; None: the embedded model. `adapter`: a
-    folder or hub id of PEFT to put on top, or None. Raises UsageError if it is none of these, a run has no weights yet,
-    or there would be two adapters.
+    `adapter`: a folder or hub id of PEFT to put on top. Raises UsageError for none, no weights yet, or two adapters.
     """
     weights = _find(model)
     if adapter is None:
@@ -178,7 +176,6 @@ def _find(model: str | None) -> Weights:
 
 
 def _exported(model: str, folder: Path) -> Weights:
-    """Describes an adapter that names its base model itself."""
     try:
         base = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError) as error:

@@ -4,7 +4,7 @@
     FSDP 2                  weights are `DTensor`s; a module's weights are put together for its forward pass
     ZeRO-3                  weights are empty between forward passes; DeepSpeed keeps a shard of each beside them
 
-Every function here that says it is collective has to be called by all processes, in the same order and to its end.
+A collective function has to be called by all processes, in the same order and to its end.
 """
 
 from __future__ import annotations
@@ -23,14 +23,11 @@ WRAPPERS = re.compile(r"^module\.|_orig_mod\.|_checkpoint_wrapped_module\.")
 
 
 def full_tensors(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields every parameter under the name that it has in the unwrapped model, whole, tied ones once.
+    """Yields name and whole tensor of every parameter under its unwrapped name, tied ones once. Collective.
 
-    Collective: all processes step together, each gets every tensor, and only one exists at a time that is not there
-    anyway. Between two tensors a process may do what it likes. What FSDP 2 kept whole after a forward pass is let go
-    first: that is FSDP's own memory, which it could not free once anything else, an array of numpy, looks into it.
-    `model`: the policy, wrapped or not. Yields name and tensor, on the device that the policy computes on, in the type
-    that is trained. It carries no gradient and is to be read only; it may be the policy's own memory, and is to be
-    copied if it is to outlast the step.
+    One whole tensor exists at a time, on the policy's device and in the trained type, without a gradient. It is to be
+    read only and copied if kept: it may be the policy's own memory. What FSDP 2 kept whole after a forward pass is
+    released first, since FSDP could not free it once something else, such as a NumPy array, looks into it.
     """
     _reshard(model)
     for name, parameter in model.named_parameters():
@@ -47,11 +44,10 @@ def full_tensor(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
 
 @contextmanager
 def changed_weights(model: Any, changes: Mapping[str, Callable[[torch.Tensor], torch.Tensor]]) -> Iterator[None]:
-    """Gives the policy some other weights for the block; afterwards it has its own again, bit for bit.
+    """Changes some weights for the block and restores them bit for bit. Collective at its beginning.
 
-    Collective at its beginning. Each process keeps and changes its own part, and one whole tensor exists at a time.
-    `model`: the policy, wrapped or not. `changes`: name of a parameter to what makes the whole new tensor of the whole
-    old one, on all processes alike.
+    Each process changes its own part. `changes`: name of a parameter to what makes the whole new tensor of the whole
+    old one, alike on all processes.
     """
     _reshard(model)  # before it is asked for its parameters, which are others when they are whole
     named = dict(model.named_parameters())
@@ -80,7 +76,7 @@ def full_shape(parameter: torch.Tensor) -> tuple[int, ...]:
 
 
 def is_sharded(model: Any) -> bool:
-    """Says whether this process lacks a part of any parameter."""
+    """Returns whether this process lacks a part of any parameter."""
     return any(isinstance(parameter, DTensor) or hasattr(parameter, "ds_id") for parameter in model.parameters())
 
 
@@ -103,11 +99,9 @@ def unsharded(model: Any) -> Iterator[None]:
 
 @contextmanager
 def passes_of_its_own(engine: Any) -> Iterator[None]:
-    """Lets each process make as many forward passes as it likes with weights of ZeRO-3 that are gathered.
+    """Lets each process make any number of forward passes with gathered ZeRO-3 weights; other models are left alone.
 
-    DeepSpeed compares between processes which modules a pass called, in a hook of the outermost module: a collective at
-    the first passes after a step. TRL takes off the hooks that gather weights and leaves this one. Other models are
-    left alone.
+    Else a hook of DeepSpeed's would compare the passes of all processes, a collective.
     """
     offload = getattr(getattr(engine, "optimizer", None), "parameter_offload", None)
     if offload is None:
@@ -131,11 +125,10 @@ def fsdp_groups(module: FSDPModule) -> list[Any]:
 
 
 def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) -> dict[str, torch.Tensor]:
-    """Collects what a folder of weights holds: all of them, or the adapters of a PEFT model. Collective.
+    """Collects the tensors of a weights folder on the CPU: all, or the adapters of a PEFT model. Collective.
 
-    `model`: the policy, wrapped or not. `dtypes`: name of a parameter to the type that it is written in; others keep
-    their own. `keep`: this process writes; the others go along and get nothing. Returns name to tensor on the CPU, with
-    the buffers that belong to the weights.
+    `dtypes`: of parameters in the file; others keep their own. `keep`: this process writes; the others get nothing.
+    Buffers that belong to the weights are included.
     """
     adapters = hasattr(model, "peft_config")
     state: dict[str, torch.Tensor] = {}
@@ -155,7 +148,6 @@ def whole_state(model: Any, dtypes: Mapping[str, torch.dtype], *, keep: bool) ->
 
 
 def _gathered(parameter: Any) -> AbstractContextManager[Any]:
-    """Gathers a parameter of ZeRO-3 for the block. Collective."""
     if not hasattr(parameter, "ds_id") or _is_whole(parameter):
         return nullcontext()
     from deepspeed.runtime.zero.partition_parameters import GatheredParameters
@@ -174,7 +166,6 @@ def _full(parameter: torch.Tensor) -> torch.Tensor:
 
 
 def _own_parts(parameter: Any, whole: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yields the memory of a parameter that this process has, each with its part of a whole tensor."""
     if isinstance(parameter, DTensor):
         own: Any = parameter.detach()
         part: Any = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
@@ -191,14 +182,14 @@ def _own_parts(parameter: Any, whole: torch.Tensor) -> Iterator[tuple[torch.Tens
 
 
 def _reshard(model: Any) -> None:
-    """Lets go of what FSDP 2 keeps whole after a forward pass, which would not follow its shards."""
+    """Releases what FSDP 2 keeps whole after a forward pass, which would not follow its shards."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
 
 
 def _release(parameter: Any) -> None:
-    """Lets go of a tensor that ZeRO-3 keeps whole after a forward pass, unless it always does."""
+    """Releases a tensor that ZeRO-3 keeps whole after a forward pass, unless it always does."""
     if hasattr(parameter, "ds_id") and _is_whole(parameter) and not parameter.ds_persist:
         parameter.partition()
 

@@ -1,7 +1,4 @@
-"""Exchanges values among the ranks of a run over gloo, so that all of them get the same result.
-
-Each wait has a limit: a process that does not come is named, and the run ends. A run alone is process 0 of 1.
-"""
+"""Exchanges values among the ranks of a run over gloo; each wait has a limit. A run alone is process 0 of 1."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ _connection: _Connection | None = None
 
 
 def connect(limit: float) -> None:
-    """Connects the processes, once, before they say anything; `limit`: seconds of any wait. Raises ApartError."""
+    """Connects the processes, once and first; `limit`: seconds of any wait. Raises ApartError."""
     global _connection
     if count() == 1 or _connection is not None:
         return
@@ -110,7 +107,6 @@ def agreed(value: T, what: str) -> T:
 
 
 def _meet(what: str) -> Any:
-    """Waits for all processes and returns the group that they talk in."""
     import torch.distributed as dist
 
     if _connection is None:
@@ -124,7 +120,6 @@ def _meet(what: str) -> Any:
 
 
 def _missed(text: str, what: str, limit: float) -> str:
-    """Names the ranks that did not connect, from torch's message."""
     match = MISSING.search(text)
     waited = f"while process {rank()} waited for {what}"
     if match is None and "imed out" not in text:

@@ -18,11 +18,7 @@ LIBRARY = 100  # modules; fewer are no reason to leave what is there out of late
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Switches garbage collection off inside, and leaves what libraries made inside out of later collections.
-
-    Nothing is left out where no library was loaded, so that the second run of a process leaks nothing of its first.
-    It may be nested, and used as a decorator.
-    """
+    """Switches garbage collection off inside, and excludes libraries loaded there from later ones. May be nested."""
     if not gc.isenabled():  # by an outer one, or somebody else's choice
         yield
         return

@@ -1,7 +1,4 @@
-"""Speeds up what torch, transformers and TRL look up while they load; the results are the same.
-
-A release that looks things up in another way loads as it would without this module.
-"""
+"""Speeds up what torch, transformers and TRL look up while they load; releases that do it otherwise load as before."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ def faster_lookups() -> Iterator[None]:
 
     - `importlib.metadata.packages_distributions`, which transformers and TRL each call: it takes every installed file
       for a path object, and parses whole descriptions for a name.
-    - `inspect.getmodule` of a frame, with which torch notes where each of its operators is made: it resolves the paths
-      of all modules to find the one of a file, which the frame's own globals tell.
+    - `inspect.getmodule` of a frame, with which torch records where its operators are made: it resolves the paths of
+      all modules, though the frame's own globals tell.
     - The scan of its models by transformers (`_scan_once`).
     """
     named, placed = importlib.metadata.packages_distributions, inspect.getmodule
@@ -48,11 +45,7 @@ def faster_lookups() -> Iterator[None]:
 
 @functools.cache
 def distributions_by_package() -> dict[str, list[str]]:
-    """Returns the distributions that install each top-level module or package, by its name.
-
-    It has every entry of `importlib.metadata.packages_distributions`, and those of compiled modules, which that leaves
-    out before Python 3.12.
-    """
+    """Returns the distributions of each top-level module or package, compiled ones too (also before Python 3.12)."""
     names: dict[str, list[str]] = defaultdict(list)
     for distribution in importlib.metadata.distributions():
         description = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
@@ -83,7 +76,7 @@ def _module_of(
 
 
 class _Finder:
-    """Has `_scan_once` change the module IMPORTS once it is loaded, before transformers uses it."""
+    """Makes `_scan_once` change the module IMPORTS once it is loaded, before transformers uses it."""
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target) if name == IMPORTS else None
@@ -100,10 +93,7 @@ class _Finder:
 
 
 def _scan_once(module: ModuleType) -> None:
-    """Has transformers read the 3,000 files of its models once and not twice.
-
-    Its own cache has room for 128 of the 500 folders. And to find the last `__all__` of a file it looks at every line.
-    """
+    """Makes transformers read the 3,000 files of its models once: its own cache holds 128 of the 500 folders."""
     scan: Any = getattr(module, "create_import_structure_from_path", None)
     names: Any = getattr(module, "fetch__all__", None)
     if hasattr(scan, "cache_info") and hasattr(scan, "__wrapped__"):

@@ -20,10 +20,7 @@ LARGEST = 32 * 2**20  # bytes, what glibc takes for MMAP_THRESHOLD at most
 
 
 def keep_freed_memory() -> None:
-    """Has the C library keep freed blocks of up to 32 MiB for what is allocated next.
-
-    It does nothing where the C library is not glibc, or somebody has set that library's own variables.
-    """
+    """Makes glibc keep freed blocks of up to 32 MiB for reuse, unless its own variables are set."""
     if not sys.platform.startswith("linux") or any(name in os.environ for name in OWN_CHOICE):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -34,7 +31,7 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Returns what the C library keeps to the system."""
+    """Returns the C library's freed blocks to the system."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
     if trim is not None:
         trim(0)

@@ -1,7 +1,6 @@
 """Reads the sharding from the variables of `accelerate launch`, and refuses what is not supported.
 
-Nothing set is DDP; FSDP 2 shards weights, gradients and optimizer by torch; ZeRO-1, 2, 3 the optimizer, its gradients
-and the weights by DeepSpeed. Sharding that was asked for and would not happen ends the run before a model loads.
+DDP; FSDP 2 by torch; ZeRO-1, 2, 3 by DeepSpeed, of the optimizer, its gradients and the weights.
 """
 
 from __future__ import annotations
@@ -84,10 +83,7 @@ def join(sharding: Sharding | None, **options: Any) -> Any:
 
 
 def speaks_by_gloo(sharding: Sharding | None) -> bool:
-    """Returns whether this is DeepSpeed on a CPU.
-
-    Told of a CPU, accelerate leaves DeepSpeed out; it finds by itself that there is no GPU, and is told how to speak.
-    """
+    """Returns whether this is DeepSpeed on a CPU; accelerate, told of a CPU, would leave DeepSpeed out."""
     import torch
 
     return sharding is not None and sharding.library == "DeepSpeed" and not torch.cuda.is_available()
@@ -122,11 +118,7 @@ def refuse_unsharded(sharding: Sharding | None, wrapped: Any, *, sharded: bool) 
 
 
 def settle_launcher(sharding: Sharding | None) -> None:
-    """Has the launcher's variables leave to the plan what it decides, where both libraries read them.
-
-    `accelerate launch` sets one micro batch a step, and FSDP's loading by the first process alone, which would leave
-    the others without weights for the reference policy.
-    """
+    """Sets launcher variables that are the plan's: accumulation, and FSDP's loading by all processes."""
     if sharding is not None and sharding.library == "FSDP":
         os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "false"
     if sharding is not None and sharding.library == "DeepSpeed":
@@ -149,7 +141,6 @@ def _zero_stage() -> int:
 
 
 def _settings() -> dict[str, Any] | None:
-    """Returns the file of DeepSpeed's settings, where one was named."""
     file = os.environ.get(CONFIG_FILE, "none")
     if file == "none":
         return None
@@ -163,7 +154,6 @@ def _settings() -> dict[str, Any] | None:
 
 
 def _refuse_settings(settings: dict[str, Any]) -> None:
-    """Refuses settings of DeepSpeed that the plan decides, or that would go by other numbers than it."""
     file = os.environ[CONFIG_FILE]
     for name in OURS:
         if settings.get(name) != AUTO:

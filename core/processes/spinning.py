@@ -1,15 +1,13 @@
 """Lets idle OpenMP threads spin while the processors are free, and sleep at once while others want them.
 
-A thread that spins for 0.03 ms gets most of its work without being woken, and steps are a third faster. Beside other
-programs it takes from them, and from the threads that it waits for, the time that they need: steps take up to 2.7 times
-as long. Nobody knows beforehand which it will be, and GOMP_SPINCOUNT is read once.
+A thread that spins for 0.03 ms mostly need not be woken, and steps are a third faster. Beside other programs steps take
+up to 2.7 times as long. GOMP_SPINCOUNT is read only once.
 
 Theory of operation. libgomp spins GOMP_SPINCOUNT times only if it manages no more threads than there are processors,
-and otherwise, where OMP_WAIT_POLICY is passive, not at all. It looks at both numbers whenever a thread waits. So a
-thread of ours that has an idle team of its own, of more threads than processors, turns spinning off for all, and on
-again when it ends. Others want the processors where those leave fewer free than this process has threads: what Linux
-counts for the processors beyond the time of this process. (Waits for a processor would not do: where threads sleep,
-waking them is such a wait, on a quiet machine too.)
+and otherwise, where OMP_WAIT_POLICY is passive, not at all; it checks whenever a thread waits. So a thread of ours with
+an idle team of its own, of more threads than processors, turns spinning off for all, and on again when it ends. Others
+want the processors where their time, which Linux counts, leaves fewer free than this process has threads. (Waits for a
+processor would not do: where threads sleep, waking them is such a wait, on a quiet machine too.)
 """
 
 from __future__ import annotations
@@ -33,10 +31,7 @@ _started = threading.Lock()  # for good, by the one watch of this process
 
 
 def watch_processors(threads: int) -> None:
-    """Starts the watch of this process, whose products are computed by so many threads; once.
-
-    It does nothing for one thread, where OpenMP is not libgomp, and where somebody chose GOMP_SPINCOUNT.
-    """
+    """Starts the watch of `threads` threads, once; not for one, without libgomp, or where GOMP_SPINCOUNT is set."""
     library = _libgomp()
     chosen = os.environ.get(VARIABLE, BEFORE_TORCH[VARIABLE]) != BEFORE_TORCH[VARIABLE]
     if threads > 1 and library is not None and not chosen and _started.acquire(blocking=False):
@@ -58,7 +53,7 @@ class Spinning:
         return self._over is not None
 
     def turn_off(self) -> None:
-        """Has threads sleep as soon as they wait."""
+        """Makes threads sleep as soon as they wait."""
         if self._over is None:
             self._over, begun = threading.Event(), threading.Event()
             arguments = (self._over, begun)
@@ -66,7 +61,7 @@ class Spinning:
             begun.wait()
 
     def turn_on(self) -> None:
-        """Has threads spin GOMP_SPINCOUNT times before they sleep."""
+        """Makes threads spin GOMP_SPINCOUNT times before they sleep."""
         if self._over is not None:
             self._over.set()
             self._over = None
@@ -88,8 +83,7 @@ class Rule:
     def wanted(self, busy: float, own: float, seconds: float) -> bool | None:
         """Returns True where others want the processors, False where they did not for a while, else None.
 
-        `busy`: seconds that the processors were at work since the last look, for all programs. `own`: those of them for
-        this process. `seconds`: that passed.
+        `busy`: seconds of all programs since the last look. `own`: those of this process. `seconds`: that passed.
         """
         taken = ((busy - own) / seconds - self._spare) / self._threads
         self._calm = self._calm + 1 if taken < FREE else 0
@@ -97,7 +91,6 @@ class Rule:
 
 
 def _watch(spinning: Spinning, threads: int) -> None:
-    """Turns spinning off and on for as long as the process lives."""
     processors = os.sched_getaffinity(0)
     rule, before = Rule(threads, len(processors)), (busy_seconds(processors), time.process_time(), time.monotonic())
     while True:

@@ -1,12 +1,12 @@
 """Ends the processes of a run together: what ends one of them ends all within seconds, and one of them tells the user.
 
-Theory of operation. A process in a collective cannot be told anything by the one that it waits for, so each has a
-thread and a connection to process 0 besides. A process that fails says so before it leaves; of one that is killed the
-connection ends. Process 0 decides what ended the run: an error counts more than a lost process, and both more than a
-broken collective. Everybody is told that, and who tells the user: the process of the error, or the first that is left.
+Theory of operation. A process in a collective cannot be told anything, so each has a thread and a connection to process
+0 besides. A process that fails says so before it leaves; of one that is killed the connection ends. Process 0 decides
+what ended the run: an error counts more than a lost process, and both more than a broken collective. It tells all of
+them that, and who tells the user: the process of the error, or the first that is left.
 
-The thread then interrupts the main thread, which unwinds as from Ctrl-C. One that is not heard of again is given
-`GRACE` seconds. The connections carry lines of JSON and a token that process 0 gave out, so nobody else can end a run.
+The thread then interrupts the main thread, which unwinds as from Ctrl-C; a silent one has `GRACE` seconds. The
+connections carry lines of JSON and a token from process 0, so nobody else can end a run.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class PeerEnded(BaseException):
 
 
 class Watch:
-    """This process's side of the watch.
+    """This process's side of the watch. Raises OSError if the processes cannot reach each other.
 
     `limit`: seconds for all to come. `share`: process 0's value in, on every process the same out. `end`: of the run,
-    None while it goes on. `suspected`: some process ended, and it is not decided yet what ended the run. `over`: this
-    process has said all there is to say about it. Raises OSError if the processes cannot reach each other.
+    None while it goes on. `suspected`: some process ended, and the cause is not decided. `over`: this process has said
+    all.
     """
 
     def __init__(self, rank: int, count: int, limit: float, share: Callable[[Any], Any]) -> None:
@@ -92,7 +92,7 @@ class Watch:
         self._thread.start()
 
     def report(self, end: End) -> End:
-        """Says that this process ends, waits for what was decided to be the end of the run, and returns it."""
+        """Says that this process ends, waits until the end of the run is decided, and returns it."""
         self._silent = True
         if self.end is None:
             if self._rank == 0:
@@ -145,7 +145,6 @@ class Watch:
             os._exit(end.code)
 
     def _listened(self) -> End | None:
-        """Waits for the end of the run; None where this process leaves before."""
         ends: list[End] = []
         due: float | None = None
         left: set[int] = set()
@@ -215,7 +214,6 @@ def _lost(rank: int, count: int) -> End:
 
 
 def _met(count: int, limit: float, share: Callable[[Any], Any]) -> dict[int, socket.socket]:
-    """Opens a port, tells where, and returns the connection to each other process."""
     host, token = os.environ.get("MASTER_ADDR", "127.0.0.1"), secrets.token_hex(16)
     with _listener(host) as listener:
         share((host, listener.getsockname()[1], token))
@@ -236,7 +234,7 @@ def _met(count: int, limit: float, share: Callable[[Any], Any]) -> dict[int, soc
 
 
 def _listener(host: str) -> socket.socket:
-    """Returns a socket that listens at the host's address, or at all addresses where the host is known by another."""
+    """Returns a socket that listens at the host's address, or at all where another machine resolves the host."""
     family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     try:
         return socket.create_server(address[:2], family=family)

@@ -78,7 +78,7 @@ class AgentRecord:
 
 
 def as_info(record: AgentRecord) -> dict[str, Any]:
-    """Returns a record as the info of a rollout holds it; token ids, of which there are many, stand as they are."""
+    """Returns a record as the info of a rollout; token ids, of which there are many, are not copied."""
     calls = [asdict(replace(call, new_ids=(), ids=())) for call in record.tree]
     ids = [{"new_ids": call.new_ids, "ids": call.ids} for call in record.tree]
     tree = [{**call, **own} for call, own in zip(calls, ids, strict=True)]
@@ -86,7 +86,7 @@ def as_info(record: AgentRecord) -> dict[str, Any]:
 
 
 def agent_of(info: Mapping[str, Any]) -> AgentRecord | None:
-    """Returns what an agent did; None where the info says nothing of one, as that of another environment may."""
+    """Returns what an agent did; None for the info of another environment."""
     from pydantic import ValidationError
 
     if KEY not in info:

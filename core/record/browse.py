@@ -21,7 +21,7 @@ LONG = 20  # characters; shorter texts, such as an answer, stand in a prompt by 
 
 @dataclass(frozen=True, slots=True)
 class ShownOutcome:
-    """What one reward made of a completion: "score", "abstain" or "failure", with its score or its reason."""
+    """A reward's outcome: "score", "abstain" or "failure", with its score or its reason."""
 
     outcome: str
     score: float | None

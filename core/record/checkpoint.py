@@ -1,7 +1,6 @@
-"""Seals checkpoints and finds the newest whole one.
+"""Seals checkpoints, and other folders of weights, and finds the newest whole one.
 
-A checkpoint is whole once it holds complete.json, with size and digest (XXH3, 128 bits) of every other file; whoever
-goes on from one compares all of it. The final model and the policy after the warm-up are sealed in the same way.
+A checkpoint is whole once it holds complete.json, with size and digest (XXH3, 128 bits) of every other file.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ NAMED = "checkpoint-*"
 
 
 def seal(folder: Path) -> None:
-    """Declares a folder whole, once its files are synced: notes their sizes and digests, gives them ordinary modes."""
+    """Declares a folder whole, once its files are synced: records sizes and digests, gives them ordinary modes."""
     ordinary_modes(folder)
     for file in folder.rglob("*"):
         sync(file)
@@ -44,7 +43,7 @@ def seal(folder: Path) -> None:
 
 
 def damage(folder: Path, *, thorough: bool = True) -> str | None:
-    """Says what a folder lost since it was sealed; `thorough` reads every file, otherwise sizes are compared."""
+    """Returns what a folder lost since it was sealed; `thorough` reads every file, otherwise sizes are compared."""
     try:
         noted = read_json(folder / COMPLETE)
         files = dict(_files(folder))
@@ -86,7 +85,7 @@ def newest_step(run: RunDir) -> int:
 
 
 def drop_older(folder: Path, keep: int) -> None:
-    """Removes all but the newest whole checkpoints, by their steps: clocks jump."""
+    """Removes all but the newest whole checkpoints, by their steps, since clocks jump."""
     for checkpoint in _sealed(folder)[keep:]:
         (checkpoint / COMPLETE).unlink(missing_ok=True)  # first: half a checkpoint is none
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -109,7 +108,6 @@ def rewind(run: RunDir, step: int) -> None:
 
 
 def _sealed(folder: Path) -> list[Path]:
-    """Returns the checkpoints that were complete once, the newest first."""
     sealed = [checkpoint for checkpoint in folder.glob(NAMED) if (checkpoint / COMPLETE).is_file()]
     return sorted(sealed, key=checkpoint_step, reverse=True)
 

@@ -40,7 +40,7 @@ def labels_of(value: Any) -> Labels:
 
 
 def read_labels(run: RunDir) -> Labels:
-    """Returns the labels of a run; none where they cannot be read, for nothing but a list depends on them."""
+    """Returns the labels of a run; none where they cannot be read, since only a list depends on them."""
     try:
         return labels_of(read_json(run.labels, longest=LONGEST_SETTINGS) or {})
     except (UsageError, OSError, ValueError):

@@ -1,7 +1,4 @@
-"""Lists the run directories of a folder, oldest first, one `RunLine` for each.
-
-A run directory that cannot be read is a line that says so and hides no other.
-"""
+"""Lists the run directories of a folder, oldest first, one `RunLine` for each, unreadable ones too."""
 
 from __future__ import annotations
 
@@ -108,7 +105,7 @@ def _line(path: Path) -> RunLine:
 
 
 def _started(run: RunDir) -> str:
-    """Returns when a run began: as it says, or else as old as its configuration is; "" of one that is being deleted."""
+    """Returns when a run began: as it says, or the age of its configuration; "" of one that is being deleted."""
     try:
         moment = datetime.fromisoformat(_read(run.versions)["started"])
     except Exception:  # a file of another program, or another version
@@ -133,13 +130,11 @@ def _read(path: Path) -> Any:
 
 
 def _locked_rewards(run: RunDir) -> tuple[str, ...]:
-    """Returns the names of all rewards that a run locked; none where it says nothing of them."""
     plugins = plugin_locks(_read(run.versions))
     return tuple(name.removeprefix("reward ") for name in plugins if name.startswith("reward "))
 
 
 def _spec(source: Any) -> str:
-    """Returns a SPEC as the user could write it; a table of a configuration file becomes one."""
     if not isinstance(source, dict):
         return str(source).removeprefix(f"{Path.cwd()}/")
     options = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in source.items()]

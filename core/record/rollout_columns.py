@@ -92,7 +92,6 @@ def _refuse_unless_one_of(column: Any, known: Iterable[str], name: str) -> None:
 
 
 def _refuse_outside(column: Any, name: str) -> None:
-    """Refuses gaps, and numbers below 0 or too large."""
     import pyarrow.compute as pc
 
     ends = pc.min_max(column).as_py()

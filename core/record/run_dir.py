@@ -16,9 +16,9 @@
     labels.json         tags and a note that a person gave it, if any did
     tensorboard/        the metrics as TensorBoard's events, where asked for
 
-Files appear whole: written under another name, synced, renamed. What stands under that name beforehand, such as a link
-to a file elsewhere in a run that a stranger made, is not written through. metrics.jsonl is appended and synced line by
-line; a half line at its end is dropped when the run resumes, as is everything after the checkpoint it resumes from.
+Files appear whole: written under another name, synced, renamed. A link at that name, in a run that a stranger made, is
+not written through. metrics.jsonl is appended and synced line by line; a half line at its end is dropped when the run
+resumes, as is everything after the checkpoint it resumes from.
 """
 
 from __future__ import annotations
@@ -93,8 +93,6 @@ class RolloutRow:
 
 
 class _Inside:
-    """A file or folder of a run directory, by its name there."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -145,7 +143,7 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
 
 
 def started_in(run: RunDir) -> Path | None:
-    """Returns the folder for which the relative paths of a run's settings hold; None: this one, or it is gone."""
+    """Returns the folder for the relative paths of a run's settings; None: this one, or it is gone."""
     recorded = read_json(run.versions)
     folder = recorded.get("folder") if isinstance(recorded, dict) else None
     there = isinstance(folder, str) and Path(folder).is_dir() and Path(folder) != Path.cwd()
@@ -169,7 +167,7 @@ def open_run_dir(path: Path) -> RunDir:
 
 
 class Hold:
-    """Holds a run directory for this process; the system lets go of it however the process ends. Raises UsageError."""
+    """Holds a run directory for this process; the system releases it however the process ends. Raises UsageError."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
@@ -292,10 +290,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def _unfinished(path: Path) -> Path:
-    """Returns the name to write under, cleared of what a killed writer or the directory's creator left there.
-
-    The name is always the same, so that nothing piles up; what is made there is made anew or not at all.
-    """
+    """Returns the name to write under, always the same, removing what a killed writer or a stranger left there."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     if unfinished.is_dir() and not unfinished.is_symlink():
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -328,7 +323,6 @@ def read_metrics(run: RunDir) -> list[dict[str, Any]]:
 
 
 def _measured(line: bytes) -> dict[str, Any]:
-    """Returns the metrics of a step. Raises ValueError if it is something else."""
     if len(line) > LONGEST_LINE:
         raise ValueError(f"it has more than {LONGEST_LINE:,} bytes")
     row = parsed(line.decode())
@@ -372,8 +366,8 @@ def read_rollouts(
 ) -> list[dict[str, Any]]:
     """Reads the completions of one step: those that trained, or those that were sampled in vain, which may be none.
 
-    Without `tokens`, the keys `token_ids` and `logprobs` are left out: they take more memory than all texts. `numbers`:
-    which completions, None for all. Raises UsageError if the step has none, or its file was damaged.
+    Without `tokens`, the large `token_ids` and `logprobs` are left out. `numbers`: which completions, None for all.
+    Raises UsageError if the step has none, or its file was damaged.
     """
     import pyarrow as pa
 
@@ -403,7 +397,7 @@ def read_rollouts(
 
 
 def ordinary_modes(folder: Path) -> None:
-    """Gives the files of a new folder the modes that the umask asks for; safetensors writes for the owner alone."""
+    """Gives the files of a new folder the umask's modes; safetensors writes for the owner alone."""
     mode = folder.stat().st_mode & 0o666
     for file in folder.rglob("*"):
         if file.is_file() and file.stat().st_mode & 0o777 != mode:

@@ -39,7 +39,7 @@ def read_table(file: Path, choose: Callable[[Any], Sequence[str]]) -> Any:
 
 
 def _refuse_large(opened: Any, lists: Sequence[str]) -> None:
-    """Refuses what takes too much memory by its own account. Raises ValueError, which says how much there is."""
+    """Refuses, with ValueError, what takes too much memory by its own account."""
     metadata = opened.metadata
     if metadata.num_rows > MOST_ROWS:
         raise ValueError(f"it has {metadata.num_rows:,} rows, and no run writes more than {MOST_ROWS:,}.")
@@ -55,7 +55,6 @@ def _refuse_large(opened: Any, lists: Sequence[str]) -> None:
 
 
 def _unfolded(column: Any) -> int:
-    """Returns how many bytes the texts of a column have that is read as a dictionary of them."""
     import pyarrow.compute as pc
 
     lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
@@ -86,7 +85,6 @@ _ANY = json.JSONDecoder()
 
 
 def _depth(value: Any) -> int:
-    """Returns how many lists and objects stand in one another."""
     depth = -1
     level: list[Any] = [[value]]
     while level:

@@ -37,11 +37,7 @@ def write_trained(run: RunDir, step: int, rows: Sequence[TrainedRow]) -> None:
 
 
 def read_trained(run: RunDir, step: int) -> dict[int, TrainedRow]:
-    """Reads what the tokens of a step were trained with, by the number of the rollout.
-
-    Rollouts without a gradient are not in it; nor is anything where a step was not trained on to its end. Raises
-    UsageError if the file was damaged.
-    """
+    """Reads what a step's tokens were trained with, by rollout with a gradient. UsageError: a damaged file."""
     import pyarrow as pa
 
     file = run.rollouts / TRAINED_FILE.format(step)
@@ -73,7 +69,6 @@ def _columns(schema: Any) -> list[str]:
 
 
 def _refuse_other_values(table: Any) -> None:
-    """Refuses rows without a number, or with gaps. Raises ValueError if there is one."""
     import pyarrow.compute as pc
 
     gaps = sum(table[name].null_count for name in table.column_names)

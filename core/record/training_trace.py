@@ -1,8 +1,6 @@
 """Writes an agent's rollout as OpenEnv's TrainingTrace v1, and reads one as an agent's calls.
 
-A trace holds the calls that train, each with the token ids of its prompt, those that were sampled, their
-log-probabilities and a mask over both. It has no place for a reward; what is ours stands in the metadata of its turns,
-under `grpo`.
+A trace holds the calls that train, with tokens, log-probabilities and a mask; our data is in the metadata, as `grpo`.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class TraceTurn:
 
     @property
     def ours(self) -> Mapping[str, Any]:
-        """What our own export says of the rollout; empty in the trace of another program."""
+        """Our own export's data on the rollout; empty in the trace of another program."""
         own = self.metadata.get(OURS)
         return own if isinstance(own, Mapping) else {}
 
@@ -110,7 +108,7 @@ def trace_of(step: int, rollout: Rollout, record: AgentRecord, ids: Sequence[int
 
 
 def read_trace(values: Mapping[str, Any]) -> Trace:
-    """Returns a trace that was read as JSON. Raises ValueError: it is not of the schema; says where."""
+    """Returns a trace that was read as JSON. Raises ValueError, which says where, if it is not of the schema."""
     from pydantic import ValidationError
 
     try:
@@ -149,7 +147,7 @@ def conversation_of(trace: Trace) -> list[RecordedTurn]:
 
 
 def record_of(trace: Trace) -> AgentRecord:
-    """Returns the calls of a trace as of an agent; how its program ended is not known. Raises ValueError."""
+    """Returns the calls of a trace as of an agent, without the end of its program. Raises ValueError."""
     calls: list[RecordedCall] = []
     at = 0
     for place, turn in enumerate(trace.turns):
@@ -205,7 +203,7 @@ def chat(turns: Sequence[RecordedTurn]) -> list[dict[str, Any]]:
 
 
 def _ours(step: int, rollout: Rollout, *, whole: bool) -> dict[str, Any]:
-    """Returns what names the rollout of a turn; `whole` with what rewards read of it, which one turn alone has."""
+    """Returns the metadata that names the rollout of a turn; `whole` adds what rewards read, for one turn alone."""
     names = {"step": step, "rollout": rollout.number, "group": rollout.group, "env": rollout.env}
     names |= {"reward": rollout.reward, "advantage": rollout.advantage}
     read = {"columns": dict(rollout.columns), "completion": rollout.completion, "prompt": list(rollout.prompt)}
@@ -229,7 +227,6 @@ def _wrong(turn: TraceTurn) -> Iterator[str]:
 
 
 def _parent(earlier: Sequence[TraceTurn], turn: TraceTurn) -> int | None:
-    """Returns the last of the earlier turns whose tokens the prompt of a turn begins with."""
     for place in range(len(earlier) - 1, -1, -1):
         before = [*earlier[place].prompt_token_ids, *earlier[place].completion_token_ids]
         if turn.prompt_token_ids[: len(before)] == before:
@@ -258,7 +255,6 @@ def _answered(turn: TraceTurn) -> RecordedTurn:
 
 
 def _turn(message: Mapping[str, Any]) -> RecordedTurn:
-    """Returns a message of chat completions; of content in parts, the texts."""
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))

@@ -44,7 +44,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def silence_libraries() -> None:
-    """Switches off progress bars and chatter of the libraries underneath; the run tells what there is to tell."""
+    """Switches off progress bars and messages of the libraries underneath."""
     import datasets
     import transformers
 
@@ -58,7 +58,7 @@ def silence_libraries() -> None:
 
 
 def plugin_locks(versions: Any) -> dict[str, Mapping[str, Any]]:
-    """Returns the locks of a run's plugins by name, such as "reward gsm8k"; none where it says nothing of them."""
+    """Returns the locks of a run's plugins by name, such as "reward gsm8k"."""
     plugins = versions.get("plugins") if isinstance(versions, Mapping) else None
     locks = plugins if isinstance(plugins, Mapping) else {}
     return {name: lock for name, lock in locks.items() if isinstance(lock, Mapping)}

@@ -1,4 +1,1 @@
-"""Renders runs as one self-contained HTML page.
-
-One module for each thing that a page holds.
-"""
+"""Renders runs as one self-contained HTML page; one module for each thing that a page holds."""

@@ -49,7 +49,7 @@ class _Failures:
 
 @dataclass(slots=True)
 class AlarmWatch:
-    """Looks at a run again, step by step; a watch that an error of its own ends says so in an alarm."""
+    """Repeats the watches of a run, step by step; one that fails says so in an alarm."""
 
     dtype: str  # of the run's arithmetic
     metrics: Sequence[Mapping[str, Any]]  # the rows of metrics.jsonl
@@ -71,7 +71,7 @@ class AlarmWatch:
         self._rows = deque(row for row in self.metrics if row["step"] > 0)
 
     def more(self, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """Takes in what a run that goes on has measured by now, which begins with what was known."""
+        """Adds the metrics of a run so far, which begin with those known."""
         self._rows.extend(row for row in metrics[len(self.metrics) :] if row["step"] > 0)
         self.metrics = metrics
 
@@ -122,13 +122,11 @@ def is_steady(versions: object) -> bool:
 
 
 def _completion(row: Mapping[str, Any]) -> Completion:
-    """Returns what the watch reads of a recorded rollout."""
     info = json.loads(row["info"]) if row["info"] else {}
     return Completion(row["completion"], finish_reason=row["finish_reason"], turns=turns_of(row), info=info)
 
 
 def _canary_alarms(metrics: Sequence[Mapping[str, Any]]) -> list[Alarm]:
-    """Returns an alarm wherever a share of wrong canaries rises, from nothing before the first look."""
     alarms: list[Alarm] = []
     before: dict[str, float] = {}
     for row in metrics:

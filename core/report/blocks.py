@@ -1,7 +1,6 @@
 """Packs values and rollouts into compressed base64 blocks, which the page inflates on demand.
 
-The index holds the numbers that lists are filtered and sorted by, column after column; texts stand in blocks of a
-hundred thousand characters, in the order of the index.
+The index has numbers to filter and sort by, column after column; texts follow in blocks of 100,000 characters.
 """
 
 from __future__ import annotations
@@ -78,10 +77,7 @@ def pack_rollouts(
     public: bool = False,
     room: float = math.inf,
 ) -> PackedRollouts | None:
-    """Packs the chosen rollouts of a run, by ascending place; None where they take more than `room` characters.
-
-    `public` hides folders, addresses and secrets in reasons of failures.
-    """
+    """Packs rollouts, by ascending place; None beyond `room` characters. `public`: hide folders and secrets."""
     index = Index(scan, changes)
     texts = _Texts(tokenizer, tokens)
     for step, own in groupby(places, key=lambda place: scan.step[place]):
@@ -113,7 +109,7 @@ def pack_texts(
 
 @dataclass(slots=True)
 class _Texts:
-    """Texts of rollouts in blocks; what the members of a group share stands once in each."""
+    """Texts of rollouts in blocks; what the members of a group share is in each once."""
 
     tokenizer: RunTokenizer
     tokens: bool
@@ -155,9 +151,8 @@ class _Texts:
     def _tokens(self, row: Mapping[str, Any], trained: TrainedRow | None) -> list[list[TokenValue] | None] | None:
         """Returns the tokens, by their places among the pieces of the block, with three numbers for each.
 
-        These are its log-probability, in hundredths of a nat; by how much more probable the policy that trained found
-        it, in ten-thousandths; and its advantage. None stands for a log-probability that no engine told, and for the
-        last two of a rollout that was not trained on.
+        These are its log-probability, in hundredths of a nat (None: unknown); by how much more probable the trained
+        policy found it, in ten-thousandths, and its advantage (None: not trained on).
         """
         if not (self.tokens and row["token_ids"] and row["logprobs"]):
             return None

@@ -86,7 +86,6 @@ def _front_matter(contents: Contents, plugins: Sequence[Mapping[str, Any]], *, a
 
 
 def _dataset(plugin: Mapping[str, Any]) -> str | None:
-    """Returns the hub id of the rows of an environment, or None where they are not known to be of the hub."""
     name = _section(plugin, "options").get("dataset")
     if plugin.get("kind") != "env" or not isinstance(name, str) or "/" not in name or not HUB_ID.fullmatch(name):
         return None
@@ -115,12 +114,10 @@ def _whole(value: Any) -> int | None:
 
 
 def _count(value: Any) -> int | None:
-    """Returns a count, which a metric may hold as a float; None for anything else."""
     return _whole(int(value) if type(value) is float and value.is_integer() else value)
 
 
 def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Returns a section of the settings, empty where something else stands there."""
     section = values.get(name)
     return section if isinstance(section, Mapping) else {}
 

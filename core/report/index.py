@@ -21,7 +21,7 @@ VERDICTS = (None, False, True)  # by the number that the page reads
 
 @dataclass(slots=True)
 class Index:
-    """Columns of numbers, one number for each rollout; a reward that is met late has no outcome before."""
+    """Columns of numbers, one for each rollout; a reward that appears late has no outcome before."""
 
     scan: Scan  # of the run, which knows the names that numbers stand for
     changes: Sequence[Change] | None = None  # what other rewards make of each rollout of the run
@@ -30,7 +30,7 @@ class Index:
     _prompts: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, place: int, step: int, number: int, row: Mapping[str, Any]) -> None:
-        """Takes in a rollout. `step`, `number`: where it is recorded."""
+        """Adds a rollout. `step`, `number`: where it is recorded."""
         asked = repr((row["env"] or "", row["prompt"])).encode("utf-8", "replace")
         prompt = hashlib.blake2b(asked, digest_size=16).digest()  # the text itself is not kept
         values: dict[str, Any] = {

@@ -1,7 +1,6 @@
 """Chooses the rollouts that a page keeps if it cannot hold all.
 
-Every failed rollout stays, and of every step the best, the worst and the longest; then whole groups: theirs, those of
-the first and last step and of alarms, and a fixed, even sample of the others.
+Groups: theirs, those of the first and last step and of alarms, and a fixed, even sample of the others.
 """
 
 from __future__ import annotations

@@ -87,7 +87,6 @@ def _windows(match: re.Match[str]) -> str:
 
 
 def _share(match: re.Match[str]) -> str:
-    r"""Returns the same for a share (\\server\folder), which LaTeX has braces in."""
     return match[0] if "{" in match[0] else _name(match)
 
 
@@ -104,10 +103,7 @@ def public_value(value: Any) -> Any:
 
 
 def public_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a recorded rollout whose reasons of failures, and what an agent printed, are public.
-
-    What it asked and answered stays as it was.
-    """
+    """Returns a recorded rollout with public reasons of failures and agent output; the conversation stays."""
     shown = {
         **row,
         **{key: public_value(value) for key, value in row.items() if key.startswith("reason.") or key == "why"},

@@ -5,8 +5,8 @@
     report.html         the page of `grpo report`, with rollouts in it
     the model           a folder of transformers, or of PEFT where the base model is on the hub
 
-The folder is made whole before the hub is asked for anything, and arrives as one commit or not at all. Large files that
-had arrived before an interruption are not sent again: the hub knows them by their digest.
+The folder is whole before the hub is asked for anything, and arrives as one commit or not at all. After an
+interruption, large files that had arrived are not sent again.
 """
 
 from __future__ import annotations
@@ -111,12 +111,11 @@ def pushed_weights(path: Path, *, model: bool) -> tuple[RunDir, Weights | None]:
 
 
 def make_folder(run: RunDir, weights: Weights | None, folder: Path, *, report: bool) -> Folder:
-    """Writes what goes to the hub.
+    """Writes what goes to the hub into `folder`, new or empty; it appears whole or not at all.
 
-    `weights`: those of its final model, or None for none. `folder`: made; it may exist when it is empty. It appears
-    whole or not at all. Raises UsageError if the folder cannot be used, the base model cannot be loaded, a file of the
-    run was damaged, or it is a link out of the run directory; RunError if the disk is full, or the merged weights are
-    not finite.
+    `weights`: those of the final model, or None. Raises UsageError if the folder cannot be used, the base model cannot
+    be loaded, or a file of the run was damaged or links out of it; RunError if the disk is full, or the merged weights
+    are not finite.
     """
     folder = folder.expanduser().resolve()
     refuse_folder(folder)
@@ -149,13 +148,12 @@ def make_folder(run: RunDir, weights: Weights | None, folder: Path, *, report: b
 
 
 def upload(folder: Folder, repo: str, *, private: bool, branch: str | None, message: str) -> Pushed:
-    """Makes a commit of a folder, and the repository and its branch where there are none.
+    """Commits what `make_folder` wrote, in a repository and branch that are made if missing.
 
-    Files of the same names are replaced and others stay. Where somebody commits between the first question and the
-    commit, nothing is changed. `folder`: what `make_folder` wrote. `repo`: "owner/name", or the name of one of the
-    token's owner. `private`: make it so that only its owner sees it. `branch`: where to commit; None: the main one.
-    Raises RunError if the hub refused, could not be reached, or holds a public repository of that name where a private
-    one was asked for.
+    Files of the same names are replaced, others stay. If somebody commits meanwhile, nothing is changed. `repo`:
+    "owner/name", or a name of the token's owner. `private`: visible to its owner alone. `branch`: None: the main one.
+    Raises RunError if the hub refused, could not be reached, or holds a public repository where a private one was asked
+    for.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -197,7 +195,6 @@ def _refuse_links(run: RunDir) -> None:
 
 
 def _hub_base(run: RunDir) -> str | None:
-    """Returns the hub id of the model that a run began with; None where it came from a folder, a run or the package."""
     model = (read_json(run.config) or {}).get("model")
     if run.base.is_dir() or not isinstance(model, str) or not HUB_ID.fullmatch(model):
         return None
@@ -205,7 +202,7 @@ def _hub_base(run: RunDir) -> str | None:
 
 
 def _forget_places(folder: Path, base: str | None) -> None:
-    """Takes the folders of this machine out of the settings of a model; an adapter names its base by the hub's id."""
+    """Removes this machine's folders from the settings of a model; an adapter names its base by the hub's id."""
     for file in sorted(folder.glob("*config.json")):
         settings = json.loads(file.read_text(encoding="utf-8"))
         kept = {key: value for key, value in settings.items() if key not in NAMING}
@@ -217,7 +214,6 @@ def _forget_places(folder: Path, base: str | None) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Has the library draw no bars and warn of nothing while the block runs."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     before = are_progress_bars_disabled()
@@ -233,7 +229,6 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _explained(repo: str) -> Iterator[None]:
-    """Turns whatever an upload ends in, of three libraries, into a RunError of one line."""
     try:
         yield
     except GrpoError:

@@ -55,8 +55,6 @@ class Written:
 
 @dataclass(slots=True)
 class _Read:
-    """A run after the first pass."""
-
     summary: dict[str, Any]
     scan: Scan
     alarms: list[Alarm]
@@ -67,11 +65,10 @@ class _Read:
 
     @property
     def missing(self) -> str | None:
-        """Why prompts are not shown as the model read them, or None."""
         return public_value(self.tokenizer.missing) if self.public else self.tokenizer.missing
 
     def publish(self, settings: Mapping[str, Any]) -> None:
-        """Takes out what belongs to this machine, here and in the rollouts that are packed later."""
+        """Removes what belongs to this machine, here and in the rollouts that are packed later."""
         self.public = True
         self.summary.update(
             {key: public_value(self.summary[key]) for key in ("env", "alarms", "weights")}
@@ -88,12 +85,11 @@ class _Read:
 def write_report(
     paths: Sequence[Path], output: Path, *, limit: int, new: Sequence[str] = (), public: Mapping[str, Any] | None = None
 ) -> Written:
-    """Writes the page of some runs.
+    """Writes the page of some runs. Raises UsageError for no run, a damaged file, or a page that cannot be written.
 
-    `limit`: bytes that the page should not exceed; it does where failures alone take more. `new`: SPECs of rewards that
-    everything is scored with again, to be compared with the runs' own. `public`: the settings of a single run as
-    `public_config` returns them; then the page names no folder, address or secret of this machine around the rollouts.
-    Raises UsageError: a path is no run, a file of a run was damaged, or the page cannot be written.
+    `limit`: bytes, exceeded only where failures alone take more. `new`: SPECs of rewards to score everything with again
+    and compare. `public`: the settings of a single run from `public_config`; then the page names no folder, address or
+    secret of this machine around the rollouts.
     """
     made = report_of(paths, limit=limit, new=new, public=public)
     try:
@@ -138,7 +134,6 @@ def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
 
 
 def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
-    """Packs everything where there is room for it, else rollouts without their tokens, as many as there is room for."""
     scans, alarmed = [run.scan for run in runs], [{alarm.step for alarm in run.alarms} for run in runs]
     size = sum(sum(scan.size) for scan in scans)
     ratio = 1.0 if size <= room else _ratio(runs)  # of a few rollouts all are tried at once
@@ -157,7 +152,6 @@ def _packed(runs: Sequence[_Read], room: float) -> list[PackedRollouts]:
 
 
 def _everything(runs: Sequence[_Read], room: float) -> list[PackedRollouts] | None:
-    """Packs everything with its tokens; None as soon as it takes more than there is room for."""
     packed: list[PackedRollouts] = []
     for run in runs:
         rollouts = pack_rollouts(
@@ -176,14 +170,13 @@ def _everything(runs: Sequence[_Read], room: float) -> list[PackedRollouts] | No
 
 
 def _pack(run: _Read, places: Sequence[int]) -> PackedRollouts:
-    """Packs some rollouts without their tokens."""
     packed = pack_rollouts(run.scan, places, run.tokenizer, tokens=False, changes=run.changes, public=run.public)
     assert packed is not None  # without a limit
     return packed
 
 
 def _ratio(runs: Sequence[_Read]) -> float:
-    """Returns how many characters of the page one of a text takes, by some of them."""
+    """Estimates how many characters of the page one of a text takes."""
     length = size = 0
     for run in runs:
         total, blocks = len(run.scan), max(1, BLOCKS // len(runs))  # neighbours, which are in few files
@@ -234,7 +227,6 @@ def compared(run: RunDir, config: Mapping[str, Any], host: Host, new: Sequence[s
 
 
 def _advantage_of(run: RunDir, config: Mapping[str, Any], host: Host) -> Advantage:
-    """Returns the advantage that a run was trained with; of single turns, what it makes of the score of a whole one."""
     loss = config.get("loss")
     if not isinstance(loss, Mapping) or "advantage" not in loss:
         raise UsageError(f"{run.config} was damaged: it does not say which advantage the run had.")

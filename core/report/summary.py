@@ -92,7 +92,7 @@ def _names(value: Any) -> list[str] | None:
 
 
 def arithmetic_of(config: Mapping[str, Any]) -> str:
-    """Returns the dtype that a run trained in; the coarsest, which alarms least, where it names none that is known."""
+    """Returns the dtype that a run trained in; if unknown, the coarsest, which alarms least."""
     dtype = config["train"].get("dtype")
     return dtype if isinstance(dtype, str) and dtype in LOGP_DIFFERENCE else COARSEST
 

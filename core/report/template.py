@@ -44,7 +44,6 @@ class Renderer:
         raise ValueError(f"it takes more than {SECONDS:g} s, or than {MEMORY >> 20} MiB")
 
     def _asked(self, question: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Returns what the process answers; None where that has ended it."""
         data = json.dumps(question).encode()
         process = self._process = self._process or self._started()
         try:

@@ -23,7 +23,7 @@ _RENDERER = Renderer()
 
 
 class RunTokenizer:
-    """The tokenizer that a run left behind; no other place is asked."""
+    """The tokenizer in a run's directory; no other place is asked."""
 
     def __init__(self, run: RunDir) -> None:
         self.missing: str | None = None

@@ -1,8 +1,4 @@
-"""Gives each completion random numbers of its own, by its place in the run.
-
-A completion that is sampled by the same policy gets the same tokens, however the batch is shared among processes or
-divided. The generator counts (Philox), so a stream needs no state but its key.
-"""
+"""Gives each completion random numbers by its place in the run (Philox), the same however a batch is split."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ _OWN: ContextVar[torch.Generator | None] = ContextVar("grpo_draws", default=None
 
 @contextmanager
 def own_draws(seed: int) -> Iterator[None]:
-    """Lets this thread draw the seeds of engines in the block from a generator of its own, not torch's global one."""
+    """Makes this thread draw the seeds of engines in the block from a generator of its own, not torch's global one."""
     token = _OWN.set(torch.Generator().manual_seed(seed))
     try:
         yield
@@ -39,11 +35,7 @@ def drawn_seed() -> int:
 
 
 def keys_of(seed: int, step: int, numbers: Iterable[int]) -> tuple[int, ...]:
-    """Returns the keys of completions.
-
-    `step`: the optimizer step that first trains on them. `numbers`: theirs in the step, over all processes; members of
-    a group are adjacent. What is sampled in the place of others is numbered after all of these.
-    """
+    """Returns the keys of completions by step and their `numbers` in it over all processes; replacements come last."""
     places = (f"{seed} {step} {number}".encode() for number in numbers)
     return tuple(int.from_bytes(hashlib.blake2b(place, digest_size=15).digest()) for place in places)
 

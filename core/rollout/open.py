@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda text: None) -> Rollouts:
-    """Starts the backend of a plan; `model`: its policy as it was loaded. Raises UsageError: it cannot be served."""
+    """Starts the backend of a plan; `model`: its policy as it was loaded. Raises UsageError if it cannot be served."""
     config = plan.config
     if config.rollout.backend == "hf":
         return HfRollouts(config.rollout.batch_size)
@@ -58,7 +58,7 @@ def open_agents(
     warned: Callable[[str], None],
     hidden: Sequence[str] = (),
 ) -> Iterator[AgentSide | None]:
-    """Starts what an agent needs, while it lasts; `hidden`: paths that a session must not see. Raises UsageError."""
+    """Starts what an agent needs, for the block; `hidden`: paths that a session must not see. Raises UsageError."""
     if agent is None:
         yield None
         return
@@ -69,7 +69,7 @@ def open_agents(
 
 
 def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Sequence[Server], Server | None]:
-    """Deals servers out among processes: this one's own, or else the one of another process that it samples on."""
+    """Assigns servers to processes: this one's own, or else the one of another process that it samples on."""
     own = servers[number::processes]
     return own, None if own else servers[number % len(servers)]
 
@@ -119,7 +119,7 @@ def _proven(plan: Plan, model: Any, links: Sequence[EngineLink], guest: GuestLin
 
 
 def _share(model: Any, engine: Any) -> int:
-    """Has an engine of this process and the policy share the frozen weights; returns the bytes that this gave back."""
+    """Makes an engine of this process and the policy share the frozen weights; returns the bytes that this saved."""
     from grpo.core.rollout.sync.shared_weights import share_frozen
 
     try:

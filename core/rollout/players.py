@@ -31,11 +31,7 @@ def players_of(
 def player_of(
     env: BoundEnv, rollout: RolloutSettings, tokenizer: PreTrainedTokenizerBase, episodes: Sequence[Episode]
 ) -> Player | None:
-    """Returns what plays rollouts, or None for an environment that is answered once and never stepped.
-
-    Raises UsageError: the chat template cannot go on with a conversation, or with tools that the environment offers;
-    PluginError: the environment offers tools and leaves no turn to use them.
-    """
+    """Returns what plays rollouts, or None for a single answer without steps. Raises UsageError, PluginError."""
     schemas = episodes[0].tools
     if schemas and env.spec.max_turns == 1:
         raise PluginError(

@@ -1,7 +1,7 @@
 """Couples a rollout backend with its policy, so that no sample comes from stale weights.
 
-Processes that train together sync together, and each samples its own part; where an engine of one of them lost its
-weights meanwhile, all of them sync again, and that one samples again from the same random numbers.
+Processes sync together, and each samples its own part; where an engine lost its weights, all of them sync again, and
+that one samples again from the same random numbers.
 """
 
 from __future__ import annotations
@@ -37,16 +37,15 @@ class SyncedRollouts:
         return self.rollouts.exact
 
     def sync(self) -> Mapping[str, float]:
-        """Hands the weights over, and returns what that says about itself. Raises RunError."""
+        """Syncs the weights, and returns metrics. Raises RunError."""
         with self._turn, self.policy() as model:
             return self.rollouts.sync(model)
 
     def roll_out(self, sample: Callable[[Rollouts], T], *, again: bool = False) -> tuple[T, dict[str, float]]:
-        """Syncs and samples; a backend that lost its weights in between is synced, and all of it is done once more.
+        """Syncs and samples; if the backend lost its weights in between, once more. Raises RunError.
 
-        `sample`: samples from the backend, as often as it wants. `again`: hand everything over anew. Returns what
-        `sample` returned, and what the sync says about itself. Raises RunError: the backend cannot be brought to serve
-        the policy.
+        `sample`: samples from the backend, as often as it wants. `again`: sync everything anew. Returns its value and
+        metrics.
         """
         with self._turn, self.policy() as model:
             metrics = dict(self.rollouts.sync(model, again=again))

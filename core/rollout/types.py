@@ -72,10 +72,9 @@ OnDone = Callable[[Sequence[int], Sequence[Sampled]], None]  # the numbers of pr
 
 
 class Rollouts(Protocol):
-    """A rollout backend: token ids in, sampled token ids and their log-probabilities out.
+    """A rollout backend: token ids in, sampled token ids and their log-probabilities out; `sync` comes before a batch.
 
-    `sync` comes before the first `generate` of every batch; between two syncs `generate` may be called any number of
-    times, as rollouts of several turns do. Randomness comes from torch's global generator, which checkpoints store.
+    Randomness comes from torch's global generator, which checkpoints store.
     """
 
     exact: bool  # its log-probabilities are computed by the training model itself; else they are compared and corrected
@@ -83,15 +82,15 @@ class Rollouts(Protocol):
     def sync(self, model: Any, *, again: bool = False) -> Mapping[str, float]:
         """Makes the backend sample from the unwrapped policy as its weights are now; returns metrics of this sync.
 
-        `again`: whatever was synced before is in doubt: hand everything over anew. Raises RunError: the backend cannot
-        be brought to serve these weights; names the parameters that differ.
+        `again`: what was synced before is in doubt: send everything anew. Raises RunError, which names the parameters
+        that differ, if it fails.
         """
 
     def generate(self, prompts: PromptIds, params: SamplingParams, on_done: OnDone | None = None) -> list[Sampled]:
         """Samples one completion for each prompt; equal neighbours share the work on their prompt.
 
-        `on_done`: told of completions as they end, in any order, each of them once. Raises UsageError: a prompt is
-        empty, or does not fit the context together with the new tokens.
+        `on_done`: told of completions as they end, in any order. Raises UsageError for an empty prompt, or one that
+        does not fit the context together with the new tokens.
         """
 
     def turns(self) -> Callable[[PromptIds, SamplingParams], list[Sampled]]:
@@ -130,7 +129,7 @@ def refuse_unsafe_rope(config: Any) -> None:
 
 
 def refuse_no_decoder(config: Any) -> None:
-    """Refuses a model that reads in both directions. Raises UsageError: it cannot write a text from left to right."""
+    """Refuses a model that reads in both directions."""
     encodes = getattr(config, "is_decoder", None) is False and not getattr(config, "is_encoder_decoder", False)
     if (encodes and config.model_type not in LEFT_TO_RIGHT) or config.model_type in BOTH_WAYS:
         raise UsageError(

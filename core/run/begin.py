@@ -48,10 +48,7 @@ UNFIT = r"[^\w.+-]+"  # for the name of a folder
 
 
 def connect_all(config: RunConfig) -> None:
-    """Connects the processes of a run, sharded as their launcher asked for; refuses what would not be.
-
-    Raises UsageError if the sharding cannot work, or would not happen; RunError if not all processes came.
-    """
+    """Connects the processes, sharded as their launcher asked. Raises UsageError, or RunError if not all came."""
     sharding = asked_sharding()
     if sharding is None:
         connect(config.failures.wait_limit)
@@ -112,11 +109,7 @@ def unused_path(name: str) -> Path:
 
 
 def with_own_base(plan: Plan, path: Path) -> Plan:
-    """Copies the weights of another run, which may go on, into the new run's directory; an adapter is merged into them.
-
-    An adapter that no run here has made is merged in the same way. Raises UsageError if they cannot be loaded, or the
-    adapter is of a kind that cannot be merged; RunError if the disk is full.
-    """
+    """Copies the weights of another run here, merging adapters. Raises UsageError, or RunError if the disk is full."""
     from grpo.core.policy.export import export_weights
 
     weights = find_weights(plan.config.model)

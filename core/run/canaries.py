@@ -1,10 +1,9 @@
 """Scores known completions during a run, and warns or stops it when their scores are wrong.
 
-Each canary is scored beside the training batches, outside the loss; docs/scoring.md says what is measured of it. One
-that should be abstained on deserves nothing: any score is a false positive. An abstention where a score is due is a
-false negative. A plugin with more failures and drifted canaries than `share` is wrong: that is a warning, and after
-`patience` looks in a row the end of the run. Being wrong from the start is a warning once and not drift, so that the
-known weaknesses of a reward can be measured.
+Each canary is scored beside the training batches, outside the loss (docs/scoring.md). Where it should be abstained on,
+any score is a false positive; an abstention where a score is due is a false negative. A plugin with more failures and
+drifted canaries than `share` is wrong: a warning, and after `patience` looks in a row the end of the run. Being wrong
+from the start is a warning once and not drift.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CanaryScore = float | str | None  # a score, an abstention, or FAILED
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at the canaries found."""
+    """The findings of one look at the canaries."""
 
     metrics: Mapping[str, float]  # `canaries/NAME/...` to a share
     warnings: Sequence[str]  # in words, for people
@@ -57,9 +56,9 @@ class _Plugin:
 class CanaryWatch:
     """Scores the canaries and remembers how they scored at first.
 
-    `tolerance`: how far a score may be from what is expected, in units of the score. `share`: the share of a plugin's
-    canaries that may fail or drift. `patience`: how many looks in a row a plugin may be wrong; the next one ends the
-    run. `baseline`: what the canaries scored at the start of the run; None: the first look says.
+    `tolerance`: how far a score may be from the expected one, in units of the score. `share`: of a plugin's canaries
+    that may fail or drift. `patience`: how many looks in a row a plugin may be wrong. `baseline`: the scores at the
+    start of the run; None: of the first look.
     """
 
     canaries: Sequence[Canary]
@@ -149,7 +148,6 @@ class CanaryWatch:
         return score != FAILED and not self._paid_more(index, score) and not self._paid_less(index, score)
 
     def _is_wrong(self, index: int, score: CanaryScore) -> bool:
-        """Returns whether a canary failed, or scored neither as it should nor as it did at the start."""
         if score == FAILED or self.baseline is None:
             return score == FAILED
         before = self.baseline[index]

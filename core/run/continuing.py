@@ -23,12 +23,10 @@ def sharded_as() -> str:
 
 
 def resized(config: RunConfig, recorded: Mapping[str, Any], checkpoint: Path | None) -> tuple[RunConfig, list[str]]:
-    """Fits a run to the processes that resume it, and returns what a user should know of that.
+    """Fits a run to the processes that resume it, and returns notes. Only the size of a micro batch changes.
 
-    The prompts of a step and what a micro batch adds to its gradient are the same for any number of them; only the size
-    of a micro batch has to divide the share of a process. `recorded`: what the run wrote down when it started; nothing
-    of processes where it is older than that. `checkpoint`: that it goes on from, None from the beginning. Raises
-    UsageError: what the checkpoint holds belongs to the processes that wrote it.
+    `recorded`: what the run recorded at its start; older runs say nothing of processes. `checkpoint`: None: from the
+    beginning. Raises UsageError if the checkpoint belongs to the processes that wrote it.
     """
     sharding = recorded.get("sharding")
     if checkpoint is not None and sharding not in (None, sharded_as()):

@@ -98,7 +98,6 @@ class HeldOut:
         }
 
     def _now_and_then(self, problems: int) -> Callable[[int], None]:
-        """Returns what is told of each batch, and passes it on after FIRST_WORD, and then after every NEXT_WORD."""
         done, due = 0, time.monotonic() + FIRST_WORD
 
         def on_batch(size: int) -> None:
@@ -111,7 +110,6 @@ class HeldOut:
         return on_batch
 
     def _right(self, part: RunEnv, rollouts: SyncedRollouts, on_batch: Callable[[int], None]) -> list[bool | None]:
-        """Judges the greedy answers to an environment's held-out episodes, which the processes share."""
         config = self.plan.config
         mine = part.held_out[rank() :: count()]
         batch_size = config.rollout.batch_size or self.plan.batch_size

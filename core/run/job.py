@@ -3,7 +3,7 @@
     dataset row → episode → completions → outcomes → advantages → gradients → a record of all of it
 
 What comes before the first step is in `core/run/begin.py`, how runs end in `core/run/endings.py`, and what looks at
-each batch and step in `core/run/parts.py`. Nothing here draws, parses or reads a configuration file.
+each batch and step in `core/run/parts.py`.
 """
 
 from __future__ import annotations
@@ -92,12 +92,10 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
 def resume(
     path: Path, host: Host, progress: Progress, steps: int | None = None, server_url: str | None = None
 ) -> RunSummary:
-    """Continues a run from its last whole checkpoint, or from the beginning when it has none.
+    """Continues a run from its last whole checkpoint, or the beginning, in the folder in which it began, if there.
 
-    The run works in the folder in which it began, where that is still there.
-    `steps`: how many steps the run is to have in the end, also one that was over; None: as many as it was asked for.
-    `server_url`: where its rollout servers are now; None: where they were. Raises UsageError if it is not a run
-    directory, or the run is over; RunError if it had to stop again.
+    `steps`: the new number of steps, also of a run that was over. `server_url`: the rollout servers; None: as before.
+    Raises UsageError for no run directory, or a run that is over; RunError if it had to stop again.
     """
     run_dir, stop = open_run_dir(path), StopRequest()
     folder = started_in(run_dir)
@@ -172,8 +170,6 @@ def _resume(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A run that is about to train, new or continued."""
-
     plan: Plan
     host: Host
     run_dir: RunDir
@@ -183,7 +179,6 @@ class _Job:
     checkpoint: Path | None = None  # to go on from
 
     def execute(self) -> RunSummary:
-        """Trains, and records in the run directory how the run ended."""
         step = checkpoint_step(self.checkpoint) if self.checkpoint else 0
         try:
             with endings.explained(self.run_dir):
@@ -202,7 +197,6 @@ class _Job:
         return endings.summary(self.run_dir, status)
 
     def _train(self) -> str:
-        """Loads, warms up and trains; returns "done" or "interrupted"."""
         plan, run_dir, progress, stop = self.plan, self.run_dir, self.progress, self.stop
         for note in plan.notes:
             progress.warned(note)

@@ -1,7 +1,4 @@
-"""Records a run: writes batches and metrics to the run directory, and passes them on to plugins and the display.
-
-Only the first process records.
-"""
+"""Records a run on the first process: writes batches and metrics, and passes them on to plugins and the display."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ class Recorder(Part):
             self._rows.append(row)
 
     def on_batch(self, batch: Batch) -> dict[str, float]:
-        """Writes the rollouts of a batch and looks at its health; returns its accuracy, of each environment too."""
+        """Writes the rollouts of a batch and checks its health; returns its accuracy, of each environment too."""
         self._batch = batch
         rows = rollout_rows(batch)
         if batch.wasted:  # before the others, by which a step counts as recorded

@@ -1,7 +1,4 @@
-"""Scores the completions of a run and decides which are correct; a failing plugin is reported once.
-
-Every process scores its own completions.
-"""
+"""Scores a process's completions and decides which are correct; a failing plugin is reported once."""
 
 from __future__ import annotations
 
@@ -84,13 +81,13 @@ class Scoring(Part):
         return verdicts
 
     def judge_held_out(self, completions: Sequence[Completion]) -> list[bool | None]:
-        """Returns whether each is right, None if undecided. Raises RunError: see `stop_on_faults`."""
+        """Returns whether each is right, None if undecided. Raises RunError as `stop_on_faults`."""
         verdicts = self.judge(completions)
         self.stop_on_faults()
         return [verdict.ok for verdict in verdicts]
 
     def stop_on_faults(self) -> None:
-        """Stops a run whose verifier failed too often, on all processes alike: nothing is known of its accuracy."""
+        """Stops a run whose verifier failed too often, on all processes alike: its accuracy is unknown."""
         for fault in gathered(self._fault, "what the verifiers say"):  # the first process alone judges what was sampled
             if fault is not None:
                 raise RunError(fault)
@@ -105,7 +102,7 @@ class Scoring(Part):
             )
 
     def tell_failures(self, what: str | None = None) -> None:
-        """Tells once of what plugins failed on or changed."""
+        """Reports once what plugins failed on or changed."""
         for name, traceback in list(self.scorer.first_failure.items()):  # calls for the next batch may add to it
             if name not in self._reported:
                 self._reported.add(name)
@@ -118,7 +115,7 @@ class Scoring(Part):
 
 
 def _kept_random_numbers() -> AbstractContextManager[None]:
-    """Puts torch's random numbers, of this process's GPU, back: a reward that seeds them changes no sampling."""
+    """Restores torch's random numbers, of this process's GPU, too: a reward that seeds them changes no sampling."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     kept: AbstractContextManager[None] = torch.random.fork_rng(devices)
     return kept

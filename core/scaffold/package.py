@@ -74,7 +74,6 @@ def write_package(folder: Path, files: dict[str, str]) -> None:
 
 
 def _texts(kind: Kind, patterns: tuple[str, ...]) -> dict[str, str]:
-    """Returns the files of a kind's example that match, path to text."""
     folder = EXAMPLES / distribution_of(kind, EXAMPLE[kind])
     files = [file for pattern in patterns for file in sorted(folder.glob(pattern)) if file.is_file()]
     return {
@@ -83,7 +82,6 @@ def _texts(kind: Kind, patterns: tuple[str, ...]) -> dict[str, str]:
 
 
 def _renamed(text: str, source: Kind, kind: Kind, name: str) -> str:
-    """Returns a text of the example of a kind with the names of a new package, this release and this year."""
     major, minor = grpo.__version__.split(".")[:2]
     year = datetime.datetime.now(datetime.UTC).year
     example, distribution = distribution_of(source, EXAMPLE[source]), distribution_of(kind, name)

@@ -26,9 +26,8 @@ Pause = Callable[[float], None]
 
 
 class Caller:
-    """Calls one plugin and never raises what the plugin raises.
+    """Calls one plugin and never raises what the plugin raises, except a user's `KeyboardInterrupt` unless `alone`.
 
-    The one exception to that is a `KeyboardInterrupt` on the main thread, which is the user's, unless `alone`.
     `retries`: how often a transient failure is tried again. `report`: told about each failure: in full (with the
     traceback where there is one), and what was raised. `alone`: no user's Ctrl-C arrives in this process.
     """
@@ -42,10 +41,7 @@ class Caller:
         self._required = tuple(column for column in plugin.spec.columns if column.required)
 
     def each(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
-        """Calls the plugin for one completion after the other; `pause` sleeps before a retry.
-
-        Calls that take less than `_TOGETHER` are timed together, and each has its share.
-        """
+        """Calls the plugin for one completion after the other; calls under `_TOGETHER` seconds are timed together."""
         calls, clock, count = self.plugin.calls(completions), time.perf_counter, len(completions)
         results: list[Result] = []
         size = 1
@@ -113,7 +109,6 @@ class Caller:
     def _read(
         self, values: Sequence[Any], rows: Sequence[int], seconds: float, completions: Sequence[Completion]
     ) -> list[Result]:
-        """Reads what was returned for some completions, each after so many seconds."""
         usual = self.reader.usual(values, seconds)
         if usual is not None:
             return [*usual]
@@ -128,7 +123,7 @@ class Caller:
         return result
 
     def raised(self, error: BaseException, row: int, seconds: float = 0.0) -> Result:
-        """Reports an exception of the plugin, and returns the failure that it is."""
+        """Reports an exception of the plugin, and returns its failure."""
         result = self.reader.failure(explain(error), row, seconds)
         # An error that grpo raises on purpose says all in its words.
         shown = "" if isinstance(error, GrpoError) else f"\n{''.join(traceback.format_exception(error))}".rstrip()
@@ -162,7 +157,6 @@ class Caller:
     def _retried(
         self, call: Callable[[Any], Any], argument: Any, pause: Pause, error: BaseException | None, seconds: float
     ) -> tuple[Any, BaseException | None, float]:
-        """Calls again after a transient error, or without one; returns the value or the last error, and its seconds."""
         attempt = 0
         while True:
             if error is not None:

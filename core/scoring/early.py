@@ -1,9 +1,8 @@
 """Starts calls of rewards before their batch is complete.
 
 Theory of operation. A completion that has ended goes to the rewards of one completion that run beside the caller; a
-group goes to its rewards when all members have ended. The scorer then leaves out the calls that were begun here and
-takes their results by row. Batch rewards, components behind a gate and inline rewards are called then. So outcomes are
-the same in whatever order completions end.
+group goes to its rewards when all members have ended. The scorer takes these results by row and calls batch rewards,
+components behind a gate and inline rewards later. So outcomes are the same in whatever order completions end.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ def nothing_begun() -> EarlyCalls:
 class EarlyCalls:
     """The calls for one batch that were begun before it was complete.
 
-    `submit`: hands a task to the executor where its reward runs. `group_size`: members of a group; None where nobody
-    knows, and rewards of groups wait for the whole batch. `first_row`: the number of this process's first completion in
-    the batch of all processes, for messages.
+    `submit`: passes a task to its executor. `group_size`: members of a group; None: rewards of groups wait for the
+    whole batch. `first_row`: this process's first completion in the batch of all processes, for messages.
     """
 
     def __init__(
@@ -99,6 +97,6 @@ class EarlyCalls:
             whole.settle([place for place, _ in known], [result for _, result in known])
 
     def drop(self) -> None:
-        """Gives the batch up: calls that wait are not made, and what others return is not read."""
+        """Drops the batch: calls that wait are not made, and what others return is not read."""
         for task in self.tasks(list(self._tasks)):
             task.abandon()

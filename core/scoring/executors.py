@@ -60,13 +60,13 @@ class Executors:
 
     @staticmethod
     def beside(caller: Caller) -> bool:
-        """Says whether a reward needs no whole batch and is called beside the calling thread."""
+        """Returns whether a reward needs no whole batch and is called beside the calling thread."""
         spec = caller.plugin.spec
         return not spec.batch and (is_async(spec.function) or spec.isolation != "inline")
 
     @staticmethod
     def shares_process(caller: Caller) -> bool:
-        """Says whether a plugin runs in this process, and may change what is everybody's there."""
+        """Returns whether a plugin runs in this process, and may change its state."""
         spec = caller.plugin.spec
         return is_async(spec.function) or spec.isolation != "process"
 
@@ -89,7 +89,7 @@ class Executors:
 
 
 def travels(caller: Caller) -> bool:
-    """Says whether a plugin may run elsewhere: in a process of its own, or programs in a sandbox."""
+    """Returns whether a plugin may run elsewhere: in a process of its own, or programs in a sandbox."""
     spec = caller.plugin.spec
     if is_async(spec.function):
         return any(option.name == "sandbox" for option in spec.options)

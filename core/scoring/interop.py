@@ -1,12 +1,11 @@
 """Wraps our rewards, unmodified, as reward functions of TRL and verifiers or scorers of Inspect.
 
-Each scores through `core/score`, so that a reward keeps its executor, its time limit and its retries there too. What is
-no score becomes what the library has for it (docs/interop.md), and never a zero that nobody sees.
+A reward keeps its executor, its time limit and its retries there. What is no score becomes the library's form of that
+(docs/interop.md), and never a silent zero.
 
-Unlike us, TRL and verifiers add up what there is: beside other rewards a missing one counts nothing. Where that is not
-wanted, make one reward of them, as a rubric. A reward of groups works in TRL, which hands the completions of a prompt
-over side by side; the others show a reward one completion and are refused. The libraries are imported when their
-function is called.
+TRL and verifiers add up what there is: beside other rewards a missing one counts nothing; a rubric avoids that. A
+reward of groups works in TRL, which passes the completions of a prompt side by side; the others show a reward one
+completion and are refused. The libraries are imported when their function is called.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ _log = logging.getLogger("grpo.interop")
 
 
 class LentReward:
-    """A bound reward with a scorer that starts with the first completion; it may be pickled and is safe in threads.
-
-    Raises UsageError: a SPEC that names no reward, or options that it does not take.
-    """
+    """A bound reward with a lazily started scorer; may be pickled, safe in threads. UsageError: a wrong SPEC."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -69,10 +65,7 @@ class LentReward:
         return {name: outcomes[0] for name, outcomes in scored.items()}
 
     def refuse_groups(self, library: str) -> None:
-        """Refuses a reward that scores groups, for a library that shows it one completion.
-
-        Raises UsageError: with what works.
-        """
+        """Raises UsageError, with what works, for a reward of groups: this library shows it one completion."""
         if self.bound.grouped:
             raise UsageError(
                 f"reward '{self.name}' scores the completions of a prompt together, and {library} shows a reward one "
@@ -124,7 +117,6 @@ class TrlReward:
         return [outcome.score for outcome in outcomes]
 
     def _refuse_split_groups(self, prompts: Sequence[Any], size: int) -> None:
-        """Refuses a batch that is not made of whole groups."""
         groups = [prompts[first : first + size] for first in range(0, len(prompts), size)]
         if not all(len(group) == size and all(prompt == group[0] for prompt in group) for group in groups):
             raise UsageError(
@@ -151,9 +143,8 @@ def to_trl(
         num_generations: that of `GRPOConfig`, for a reward that scores groups: so many completions side by side are
             the group of a prompt, which is checked in every call.
 
-    Raises:
-        UsageError: a SPEC that names no reward, options that it does not take, another `on_failure`, or a reward of
-            groups whose size is not given.
+    Raises UsageError for a SPEC that names no reward, options that it does not take, another `on_failure`, or a reward
+    of groups whose size is not given.
     """
     if on_failure not in ("raise", "skip"):
         raise UsageError(f"on_failure is {on_failure!r}; it is 'raise' or 'skip'.")
@@ -172,18 +163,14 @@ def to_trl(
 
 
 def to_verifiers(source: Source, *, weight: float | None = None) -> Any:
-    """Makes a reward of a verifiers task (`verifiers.v1`) of a reward.
+    """Makes a reward of a verifiers task (`verifiers.v1`) of a reward: a SPEC, its table, a spec or a rubric.
 
     Set it in the body of a task: `near = grpo.to_verifiers("proximity")`. The columns are the fields of the task's
-    data; the completion is the trace's last reply. The components of a rubric become metrics.
+    data; the completion is the trace's last reply. The components of a rubric become metrics. `weight`: its weight in
+    the trace's reward; default: that of the SPEC, or 1.
 
-    Args:
-        source: a SPEC, its table, or what `@reward` or `rubric` returned.
-        weight: its weight in the trace's reward; default: that of the SPEC, or 1.
-
-    Raises:
-        UsageError: a SPEC that names no reward, options that it does not take, or a reward that scores groups.
-        ImportError: verifiers is not installed.
+    Raises UsageError for a SPEC that names no reward, options that it does not take, or a reward that scores groups;
+    ImportError without verifiers.
     """
     lent = LentReward(source)
     lent.refuse_groups("verifiers")
@@ -206,17 +193,13 @@ def to_verifiers(source: Source, *, weight: float | None = None) -> Any:
 
 
 def to_inspect(source: Source, *, target: str = "answer") -> InspectScorer:
-    """Makes an Inspect scorer of a reward, with mean and standard error as its metrics.
+    """Makes an Inspect scorer, with mean and standard error, of a reward: a SPEC, its table, a spec or a rubric.
 
-    The columns are the metadata of the sample. The components of a rubric stand in the score's metadata.
+    The columns are the metadata of the sample. The components of a rubric are in the score's metadata. `target`: the
+    column that gets the sample's target, unless the metadata has it.
 
-    Args:
-        source: a SPEC, its table, or what `@reward` or `rubric` returned.
-        target: the column that gets the sample's target, unless the metadata has it.
-
-    Raises:
-        UsageError: a SPEC that names no reward, options that it does not take, or a reward that scores groups.
-        ImportError: inspect_ai is not installed.
+    Raises UsageError for a SPEC that names no reward, options that it does not take, or a reward that scores groups;
+    ImportError without inspect_ai.
     """
     lent = LentReward(source)
     lent.refuse_groups("Inspect")
@@ -269,7 +252,6 @@ def _messages(content: Any, role: str) -> tuple[Message, ...]:
 
 
 def _log_parts(scored: Mapping[str, Sequence[Outcome]], own: str, log_metric: Any) -> None:
-    """Tells TRL's log what its own mean of the reward does not say."""
     for name, outcomes in scored.items():
         for kind in ("abstain", "failure"):
             log_metric(f"{name}/{kind}", sum(outcome.kind == kind for outcome in outcomes) / len(outcomes))

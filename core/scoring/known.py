@@ -1,8 +1,7 @@
 """Reads canaries (completions with known scores) from a file and from the cases of the run's plugins.
 
-A line of the file is {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}, where
-`expect` has a score, a verdict, or null for an abstention, and the other keys are columns. Lines with the same "group"
-are one group for a reward that scores groups.
+A line of the file is {"completion": "#### 72", "answer": "72", "expect": {"proximity": 1.0, "gsm8k": true}}: scores,
+verdicts, or null for an abstention, and columns. Lines with the same "group" are one group for a reward of groups.
 """
 
 from __future__ import annotations
@@ -56,7 +55,6 @@ def _plugins(rewards: Sequence[BoundReward], verifiers: Sequence[BoundVerifier])
 
 
 def _from_cases(plugin: Bound, owner: str) -> Iterator[Canary]:
-    """Yields the declared cases that hold with the options of the run."""
     defaults = {option.name: option.default for option in plugin.spec.options}
     for number, case in enumerate(plugin.spec.cases):
         if {**defaults, **case.options} == {**defaults, **plugin.options}:
@@ -98,7 +96,6 @@ class _Groups:
     def member(
         self, where: str, completion: Completion, expect: Mapping[str, Any], plugins: Sequence[tuple[Bound, str]]
     ) -> Completion:
-        """Returns the completion of a line with the number of its group; DatasetError for one that does not fit."""
         if "group" not in completion.row:
             return completion
         key = json.dumps(completion.row["group"], sort_keys=True)

@@ -1,8 +1,8 @@
 """Runs async rewards on one event loop in a thread of its own.
 
-Theory of operation. Tasks arrive from any thread and become coroutines, at most 128 calls at once. A call is cancelled
-at its time limit. One that never awaits blocks the loop: `check` sees it hold a silent loop for its whole limit, fails
-it, and continues the others on a fresh loop. Time in which a call imports a module counts for no call.
+Theory of operation. Tasks from any thread become coroutines, at most 128 calls at once, each cancelled at its time
+limit. One that never awaits blocks the loop: `check` sees it hold a silent loop for its whole limit, fails it, and
+continues the others on a fresh loop. Time in which a call imports a module counts for no call.
 """
 
 from __future__ import annotations
@@ -100,7 +100,6 @@ class _Loop:
         return [task for task in self._tasks if not task.wait(0)]
 
     def join(self) -> None:
-        """Waits a moment for the thread to end."""
         self.thread.join(1.0)
 
     def _run(self) -> None:
@@ -128,7 +127,6 @@ class _Loop:
             scoring.add_done_callback(self._kept.discard)
 
     async def _score(self, task: Task, indices: list[int]) -> None:
-        """Makes one call for some completions, retries transient failures and settles the results."""
         plugin, caller = task.caller.plugin, task.caller
         rows = task.rows(indices)
         completions = task.some(indices)
@@ -163,8 +161,6 @@ class _Loop:
     async def _limited(
         self, call: Callable[[], Any], task: Task, indices: list[int]
     ) -> tuple[bool, Any, BaseException | None]:
-        """Returns whether the call ended in time, its value, and what it raised."""
-
         async def guarded() -> tuple[bool, Any, BaseException | None]:
             try:
                 return True, await call(), None

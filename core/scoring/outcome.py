@@ -148,7 +148,6 @@ class Reader:
         return read._replace(reason=why, metrics=dict(value.metrics), turns=each)
 
     def _problem(self, value: Any) -> str | None:
-        """Says why a value is not a score, or returns None when it is one."""
         if not isinstance(value, numbers.Real):
             kind = with_article(type(value).__name__)
             return f"it returned {_short(value)}, {kind}; a reward returns a float, or None to abstain."
@@ -180,7 +179,6 @@ class Reader:
 
 
 def _turns_problem(turns: Any, count: int) -> str | None:
-    """Returns why values are not the scores of so many turns, or None when they are."""
     if not isinstance(turns, Sequence) or isinstance(turns, str | bytes):
         return f"its Scored has turns that are {with_article(type(turns).__name__)}; they are a list of numbers."
     if len(turns) != count:
@@ -198,13 +196,11 @@ def _plain_number(value: Any) -> Any:
 
 
 def _plain_verdict(value: Any) -> Any:
-    """Returns the verdict of a bool, also one of NumPy; all else as it is."""
     truth = value if isinstance(value, Verdict) else _without_dimensions(value)
     return Verdict(truth) if isinstance(truth, bool) else value
 
 
 def _without_dimensions(value: Any) -> Any:
-    """Returns the plain value of an array or tensor without dimensions; all else as it is."""
     if isinstance(value, numbers.Real):
         return value
     try:

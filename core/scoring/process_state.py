@@ -28,7 +28,7 @@ Part = tuple[str, Callable[[], Any], Callable[[Any], object]]
 
 
 class ProcessState:
-    """How the process is when this is made; with `thread`, also what belongs to the calling thread alone."""
+    """The state of the process when this is made; with `thread`, also that of the calling thread alone."""
 
     def __init__(self, *, thread: bool = True) -> None:
         self._pid = os.getpid()
@@ -36,10 +36,7 @@ class ProcessState:
         self._before = {name: value for name, value, _ in _values(thread)}
 
     def put_back(self) -> list[str]:
-        """Puts everything back, and returns the names of what was changed.
-
-        A process that the plugin forked, and that came back here instead of ending, ends now.
-        """
+        """Restores everything, returning what was changed; ends a process that the plugin forked."""
         if os.getpid() != self._pid:
             os._exit(0)
         changed = []
@@ -104,7 +101,6 @@ def _of_thread() -> Iterator[Part]:
 
 
 def _autocast() -> tuple[Any, ...]:
-    """Returns whether autocast is on and to which type, on each kind of device, and how many of its blocks are open."""
     torch = sys.modules["torch"]
     torch.autocast_increment_nesting()  # it can only be read by changing it
     depth = torch.autocast_decrement_nesting()

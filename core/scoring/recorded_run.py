@@ -23,11 +23,7 @@ def is_recorded(source: Path) -> bool:
 
 
 def read_recorded(source: Path) -> Iterator[RecordedRow]:
-    """Yields the rows of a run, of all its steps, or of a Parquet file, numbered from 1.
-
-    Raises UsageError if it is no run, has no rollouts, or cannot be read; DatasetError if a row of the file has no
-    completion.
-    """
+    """Yields the rows of a run, or of a Parquet file, numbered from 1. Raises UsageError, DatasetError."""
     if source.is_dir():
         for number, (step, rollout) in enumerate(rollouts_of(source), start=1):
             yield _row(number, step, rollout)
@@ -53,10 +49,7 @@ def rollouts_of(path: Path) -> Iterator[tuple[int, Rollout]]:
 
 
 def own_outcomes(path: Path, rollouts: Sequence[Rollout]) -> tuple[dict[str, list[Outcome]], dict[str, float]]:
-    """Returns what the run's own rewards made of its completions when it ran, by reward, and their weights.
-
-    Raises UsageError if the run does not say which rewards it had.
-    """
+    """Returns the outcomes of the run's own rewards, by name, and their weights. UsageError: it has no record."""
     plugins = plugin_locks(read_json(open_run_dir(path).versions)).values()
     locks = {lock["name"]: lock for lock in plugins if lock.get("kind") == "reward"}
     if not locks:

@@ -45,10 +45,7 @@ def read_rows(lines: Iterable[bytes], source: str) -> Iterator[RecordedRow]:
 
 
 def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
-    """Reads the rows of a table in CSV, whose first line names the columns and whose values are all text.
-
-    Raises DatasetError: it has no column of completions, or cannot be read; names the source and the line.
-    """
+    """Reads rows of a CSV table with headings, all values as text. DatasetError names source and line."""
     import csv
 
     csv.field_size_limit(2**31 - 1)
@@ -90,8 +87,8 @@ def to_completion(values: dict[str, Any]) -> Completion:
 def trace_row(line: int, values: Mapping[str, Any]) -> RecordedRow:
     """Returns the row of a rollout that is recorded as OpenEnv's TrainingTrace.
 
-    Its completion is the conversation of the last turn that trains, from the first answer on. Raises ValueError: it is
-    not of the schema, or does not say what was asked and answered.
+    Its completion is the conversation of the last turn that trains, from the first answer on. Raises ValueError if it
+    is not of the schema, or lacks question or answer.
     """
     trace = read_trace(values)
     turns = conversation_of(trace)
@@ -194,7 +191,6 @@ def _messages(content: Any, role: str) -> tuple[Message, ...]:
 
 
 def _message(message: Any) -> Message:
-    """Returns a message; content in parts is joined, and content that is null is empty."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise ValueError("a message is not an object with a 'role'")
     content = message.get("content")

@@ -1,6 +1,6 @@
 """Decides which components of a rubric to call for which completions, and totals them.
 
-Theory of operation. All leaves that wait for no gate are called in the first wave, with every other reward of the run;
+Theory of operation. Leaves that wait for no gate are called in the first wave, with every other reward of the run;
 those behind a gate in the wave after the gate's last, only for the completions that it let through.
 """
 
@@ -89,7 +89,6 @@ class RubricBatch:
         }
 
     def _stop(self, node: Node) -> None:
-        """Settles the completions that a gate before a component did not let through."""
         outcomes = self._outcomes[node.name]
         for gate in node.guards:
             assert gate.term is not None

@@ -1,8 +1,8 @@
 """Scores completions with all rewards of a batch at once: one outcome per reward and completion.
 
 Theory of operation. An async function runs on the event loop (`core/scoring/loop.py`), any other where its spec says:
-in a worker process, in a thread, or inline in the calling thread. Inline rewards run while the others do. Executors
-start with their first task. Components of a rubric behind a gate are a second wave (`core/scoring/rubric.py`).
+in a worker process, in a thread, or inline in the calling thread, while the others run. Components of a rubric behind a
+gate are a second wave (`core/scoring/rubric.py`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,11 @@ _LOOK_AFTER = 0.05
 class Scorer:
     """Runs rewards and verifiers; usable from any thread, also inside a running event loop.
 
-    Args:
-        plugins: the bound rewards and verifiers, each with a name of its own.
-        workers: worker processes, and a quarter of the scoring threads; default: the processors of this machine.
-        retries: how often a call that failed transiently is tried again.
-        memory: bytes of private memory for each worker process, 0 for any; default: half of this machine's.
-
-    Attributes:
-        first_failure: plugin name to its first failure in full: plugin, distribution, row and traceback.
-        changed: what plugins changed of this process, in their order; it was put back.
-
-    Raises:
-        UsageError: two rewards or two verifiers of one name, or a count below its minimum.
+    `plugins`: bound, each with a name of its own. `workers`: worker processes, and a quarter of the scoring threads;
+    default: the processors of this machine. `retries`: of a transient failure. `memory`: bytes of private memory for
+    each worker process, 0 for any; default: half of this machine's. `first_failure`: plugin name to its first failure
+    in full: plugin, distribution, row and traceback. `changed`: what plugins changed of this process, in order; it was
+    put back. Raises UsageError for two rewards or two verifiers of one name, or a count below its minimum.
     """
 
     def __init__(
@@ -98,21 +91,12 @@ class Scorer:
         only: Collection[str] | None = None,
         early: EarlyCalls | None = None,
     ) -> dict[str, list[Outcome]]:
-        """Scores completions with every reward.
+        """Scores completions: reward name to one outcome per completion, in order; components follow their rubric.
 
-        Args:
-            completions: the batch; those with one `group` are one call of a reward that scores groups. A rollout that
-                its environment failed is a failure without any call, and no member of its group.
-            rows: the number of each completion in messages; default: its index.
-            only: names of the rewards and rubrics to score with; default: all.
-            early: calls for these rows that were begun already.
-
-        Returns:
-            Reward name to one outcome per completion, in order. A rubric is followed by its components, which are
-            named `rubric.component`.
-
-        Raises:
-            ValueError: the scorer is closed.
+        `completions`: the batch; those with one `group` are one call of a reward that scores groups. A rollout that its
+        environment failed is a failure without any call, and no member of its group. `rows`: the number of each
+        completion in messages; default: its index. `only`: names of the rewards and rubrics to score with; default:
+        all. `early`: calls for these rows that were begun already. Raises ValueError if the scorer is closed.
         """
         numbers = range(len(completions)) if rows is None else rows
         if "error" in [completion.finish_reason for completion in completions]:
@@ -144,9 +128,8 @@ class Scorer:
     def early(self, group_size: int | None = None, first_row: int = 0) -> EarlyCalls:
         """Returns what begins to score the completions of one batch before all of them are there, see `score`.
 
-        Args:
-            group_size: how many completions a group of the batch has, with which rewards of groups begin early too.
-            first_row: what is added to the rows that are begun; `score` is given the sums.
+        `group_size`: members of a group, with which rewards of groups begin early too. `first_row`: added to the rows
+        that are begun; `score` is given the sums.
         """
         first = [name for name in self._order if name not in self._rubrics]
         for root in self._rubrics.values():
@@ -206,7 +189,6 @@ class Scorer:
 
 
 def _without_failed(completions: Sequence[Completion]) -> tuple[list[int], dict[int, str]]:
-    """Returns the indices of the rollouts that came to an end, and the reasons of those that failed."""
     reasons = {
         index: str(completion.info.get("failure", "the rollout failed"))
         for index, completion in enumerate(completions)
@@ -216,21 +198,18 @@ def _without_failed(completions: Sequence[Completion]) -> tuple[list[int], dict[
 
 
 def _spread(results: Sequence[T], kept: Sequence[int], reasons: Mapping[int, str], kind: type[T]) -> list[T]:
-    """Puts the results of the kept completions in their places, and failures between them."""
     by_index = dict(zip(kept, results, strict=True))
     places = range(len(kept) + len(reasons))
     return [by_index[i] if i in by_index else kind("failure", reason=reasons[i]) for i in places]
 
 
 def _some(caller: Caller, completions: Sequence[Completion], rows: Sequence[int], indices: Sequence[int]) -> Task:
-    """Returns the task of a reward that is to score some of the completions."""
     if len(indices) == len(completions):
         return Task(caller, completions, rows)
     return Task(caller, [completions[index] for index in indices], [rows[index] for index in indices])
 
 
 def _run_inline(task: Task) -> None:
-    """Runs a task in the calling thread, without a time limit."""
     call = task.caller.many if task.together else task.caller.each
     calls = task.calls() if task.together else [task.indices]
     for indices in filter(len, calls):
@@ -238,8 +217,6 @@ def _run_inline(task: Task) -> None:
 
 
 def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:
-    """Returns a function that keeps the first text that it is called with."""
-
     def keep(text: str, error: BaseException | None) -> None:
         failures.setdefault(name, text)
 

@@ -115,7 +115,6 @@ class _Worker:
             self.started += self._imports.look(self.thread.ident)
 
     def late(self) -> bool:
-        """Returns whether the call is past its time limit."""
         return self.work is not None and time.monotonic() - self.started > self.work[0].limit
 
     def _run(self) -> None:

@@ -16,16 +16,13 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\
 
 
 def printable(text: str) -> str:
-    """Returns the text without escape sequences and control characters; "\\r\\n" and a lone "\\r" become "\\n"."""
+    r"""Returns the text without escape sequences and control characters; "\r\n" and a lone "\r" become "\n"."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", text)
 
 
 def encodable(text: str) -> str:
-    """Returns the text with a question mark for each half of a surrogate pair, which UTF-8 and tokenizers cannot read.
-
-    Such halves come out of JSON escapes: of data sets, and of completions that a reward or a tool parses and quotes.
-    """
+    """Returns the text with "?" for halves of surrogate pairs (from JSON), which UTF-8 and tokenizers refuse."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

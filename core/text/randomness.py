@@ -12,10 +12,9 @@ import torch
 
 @contextmanager
 def preserved_randomness(seed: int | None = None) -> Iterator[None]:
-    """Restores the generators of Python, NumPy and torch (all devices) and torch's thread count afterwards.
+    """Restores the generators of Python, NumPy and torch (all devices) and torch's thread count, which vLLM changes.
 
-    vLLM seeds them all when it starts, advances torch's when it samples, and replaces `torch.set_num_threads`. `seed`:
-    torch's generators start from it inside, or go on when None.
+    `seed`: of torch's generators inside; None: they go on.
     """
     python, numpy, threads = random.getstate(), np.random.get_state(), torch.get_num_threads()
     set_threads = torch.set_num_threads

@@ -1,7 +1,4 @@
-"""Masks secrets in texts, by their look and by what stands before them.
-
-All patterns are linear in the length of a text, which may be anybody's.
-"""
+"""Masks secrets in texts, by their look and by what stands before them, in linear time."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def proportion(right: Sequence[bool | None], questions: Sequence[Hashable] | Non
 def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | None = None) -> Estimate:
     """Returns the mean of values between 0 and 1 with a Wilson score interval at the effective sample size.
 
-    Values of one question are not independent: several samples of it, or the same question in several rows. With N
-    values of variance v, n_q of them of question q, and m = sum n_q^2 / N, the effective sample size is
+    Values of one question are not independent. With N values of variance v, n_q of them of question q, and m = sum
+    n_q^2 / N, the effective sample size is
 
         mean (1 - mean) / SE^2, at most N,  SE^2 = (v / N) (1 + (m - 1) r)
 
@@ -42,11 +42,10 @@ def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | Non
     Wilson's interval as in Saha, Miller and Wang (International Journal of Biostatistics 12, 2016). For few questions
     it is multiplied by (z / t)^2, t with N / m - 1 degrees of freedom (Korn and Graubard, Survey Methodology 24, 1998).
 
-    Greedy answers to one question are all right or all wrong: r = 1, and N / m is the number of questions, less where
-    they are unevenly often asked. Where all values are equal nothing is known of r, and 1 is taken. Where no question
-    comes twice this is Wilson's interval of N values.
+    Greedy answers to one question are all right or all wrong: r = 1. Where all values are equal r is unknown, and 1 is
+    taken. Without repeated questions this is Wilson's interval of N values.
 
-    `values`: None is left out. `questions`: what each value belongs to; None: each to a question of its own.
+    `values`: None is left out. `questions`: of each value; None: all different.
     """
     spread = _spread(values, questions)
     left_out = len(values) - spread.count
@@ -62,7 +61,7 @@ def share_of(values: Sequence[float | None], questions: Sequence[Hashable] | Non
 def mean_of(values: Sequence[float | None], questions: Sequence[Hashable] | None = None) -> Estimate:
     """Returns the mean of the values that are not None, with its normal interval; `questions` are those of `share_of`.
 
-    Where a question comes twice, the standard error has the design effect of `share_of`, and the interval is Student's.
+    With repeated questions, the standard error has the design effect of `share_of`, and the interval is Student's.
     """
     spread = _spread(values, questions)
     left_out = len(values) - spread.count
@@ -120,7 +119,6 @@ def _t95(freedom: float) -> float:
 
 
 def _wilson(share: float, count: float) -> tuple[float, float]:
-    """Returns the ends of the Wilson score interval of a share among `count` values."""
     centre = (share + Z95**2 / (2 * count)) / (1 + Z95**2 / count)
     half = Z95 / (1 + Z95**2 / count) * math.sqrt(share * (1 - share) / count + Z95**2 / (4 * count**2))
     return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))  # rounding leaves out 0 or 1

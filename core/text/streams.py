@@ -14,10 +14,7 @@ DROPPED = "\n(more than 1 MiB was printed: what plugins print here from now on i
 
 
 class LastingStream(io.TextIOBase):
-    """Writes to another stream until that fails; from then on what is written is dropped, with one warning.
-
-    `lost`: told once why it cannot be written.
-    """
+    """Writes to another stream until that fails; then drops all, telling `lost` the reason once."""
 
     def __init__(self, stream: TextIO, lost: Callable[[str], None] = lambda reason: None) -> None:
         self._stream: TextIO | None = stream
@@ -117,10 +114,7 @@ def limited_prints() -> Iterator[None]:
 
 
 def open_standard_streams() -> None:
-    """Opens stdin, stdout and stderr if the parent process had closed them.
-
-    Else the next file that is opened gets the number of one of them, and a stray print goes into a checkpoint.
-    """
+    """Opens closed standard streams; else the next file gets their number, and a print goes into a checkpoint."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -48,7 +48,6 @@ def advise(
 
 
 def _less_often(times: Timeline, config: Settings) -> Iterator[Advice]:
-    """Advises to do less often what is done every so many steps and takes long."""
     steps = config.train.steps
     kinds: list[tuple[str, int | None, Callable[[int], str], int]] = [
         (HELD_OUT, config.evaluation.every, lambda every: f"--eval-every {every}", steps),
@@ -66,7 +65,6 @@ def _less_often(times: Timeline, config: Settings) -> Iterator[Advice]:
 
 
 def _inline(times: Timeline, rewards: Sequence[BoundReward], workers: int) -> Iterator[Advice]:
-    """Advises to run rewards in processes that run one by one in the trainer's own thread."""
     for reward in rewards:
         spec = reward.spec
         spent = min(times.calls.get(reward.name, 0.0), times.parts[SCORING])
@@ -95,7 +93,6 @@ def _overlapped(times: Timeline, config: Settings, idle: float) -> Iterator[Advi
 
 
 def _round_up(value: float) -> int:
-    """Returns the next of 1, 2, 5, 10, 20, 50, ... that is not below a value."""
     power = 1
     while True:
         for digit in (1, 2, 5):

@@ -69,10 +69,7 @@ class Expected:
 
 
 def judges_of(config: RunConfig, host: Host) -> list[str]:
-    """Returns the names of the rewards, and of parts of rubrics, that ask a model: those whose options have a price.
-
-    Raises UsageError if a SPEC names no reward, or has an option that it does not take.
-    """
+    """Returns the names of rewards and rubric parts that ask a model: with a price. UsageError: a wrong SPEC."""
     named = [config.rewards, *config.env_rewards.values()]
     bound = [part for specs in named for outer in host.rewards(specs) for part in parts(outer)]
     return [plugin.name for plugin in bound if PRICE in {option.name for option in plugin.spec.options}]
@@ -103,7 +100,6 @@ def expected(config: RunConfig, judges: Sequence[str], runs: Path, *, gpus: int 
 
 
 def _due(config: RunConfig) -> dict[str, int] | None:
-    """Returns how often held-out accuracy and checkpoints come in the run; None where its rows decide its steps."""
     if config.train.steps is None:
         return None
     due = Schedule(config.train.steps, config.evaluation.every, config.output.save_every or SAVE_EVERY).due(0)
@@ -111,7 +107,6 @@ def _due(config: RunConfig) -> dict[str, int] | None:
 
 
 def _like(config: RunConfig, runs: Path) -> tuple[Path | None, list[Mapping[str, Any]]]:
-    """Returns the newest run that is like this one, and its metrics."""
     wanted = config.model_dump(mode="json")
     for line in reversed(list_runs(runs)) if runs.is_dir() else ():
         recorded = read_json(RunDir(line.path).config) if line.problem is None else None
@@ -124,7 +119,6 @@ def _like(config: RunConfig, runs: Path) -> tuple[Path | None, list[Mapping[str,
 
 
 def _alike(wanted: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
-    """Returns whether every setting that was named, and that a step's time depends on, is the recorded one."""
     for name, value in wanted.items():
         if name in FREE or value in (None, "auto"):  # what a run decides for itself
             continue

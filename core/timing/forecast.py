@@ -1,7 +1,6 @@
 """Forecasts the rest of a run (time, tokens, judge calls) from the metrics of its steps so far.
 
-Time is steps left times what steps took lately, and what evaluations and checkpoints took as often as they are due. The
-interval is that of the means of several steps in a row, and a fifth more on both sides.
+The interval is that of the means of several steps in a row, and a fifth more on both sides.
 """
 
 from __future__ import annotations
@@ -138,7 +137,6 @@ def seconds_of(
 
 
 def _beside(rows: Sequence[Mapping[str, Any]], left: int, due: Mapping[str, int] | None) -> float:
-    """Returns the seconds of held-out accuracy and checkpoints in so many more steps, each as long as until now."""
     seconds = 0.0
     for name in (HELD_OUT, CHECKPOINT):
         done = [row for row in rows if row.get(name)]

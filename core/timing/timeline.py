@@ -57,11 +57,7 @@ class Timeline:
 
 
 def timeline(rows: Sequence[Mapping[str, Any]], *, whole: bool = False) -> Timeline:
-    """Adds up the time of steps.
-
-    `whole`: count all that was measured, also before the first step. Else what steps go on to take: the first and the
-    last of four and more do not count, as with them comes what happens once in a run.
-    """
+    """Adds up the time of steps; unless `whole`, without the first and the last of four and more steps."""
     steps = [row for row in rows if row.get("time/step")]
     if not whole:
         rows = steps = steps[1:-1] if len(steps) > 3 else steps
@@ -85,5 +81,4 @@ def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
-    """Returns the mean of a figure over the rows that have it, 0 where none has."""
     return mean([row[name] for row in rows if row.get(name) is not None] or [0.0])

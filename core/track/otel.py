@@ -1,8 +1,7 @@
 """Exports a run's steps as OpenTelemetry traces by OTLP over HTTP, one trace for each step.
 
-Spans have the durations of core/timing/timeline.py and begin where the order of the parts says. None has a text of a
-prompt or completion. A batch processor's thread sends them: a slow, absent or broken collector costs no step any time,
-what it does not take within seconds is dropped, and one warning says so.
+Spans have the durations of core/timing/timeline.py and no text of a prompt or completion. A batch processor's thread
+sends them: a slow, absent or broken collector costs no step any time, its spans are dropped, and one warning says so.
 """
 
 from __future__ import annotations
@@ -67,11 +66,7 @@ _here = threading.local()
 
 
 class StepSpans(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
-    """Sends the spans of every step, from the first process alone.
-
-    Where they go is what the SDK's own variables say (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and
-    others). `run`: keeps the id in `otel.json`. `until`: sends what is left, for a few seconds at most.
-    """
+    """Sends spans, from the first process, where the SDK's variables say; `run` keeps the id, `until` ends it."""
 
     def __init__(self, output: OutputSettings, run: RunDir, warned: Callable[[str], None], until: ExitStack) -> None:
         self._output = output
@@ -191,7 +186,6 @@ def _attribute(metric: str) -> str:
 
 
 def _figures(row: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the metrics that are numbers; those of rewards and times of calls may be many and come last."""
     known = [
         (name, float(value))
         for name, value in row.items()
@@ -202,7 +196,6 @@ def _figures(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _make(tracer: Any, span: Span, parent: Any = None) -> None:
-    """Makes a span and those inside; the root has no parent, even inside another program's open span."""
     context = trace.set_span_in_context(trace.INVALID_SPAN if parent is None else parent)
     made = tracer.start_span(span.name, context=context, start_time=span.start, attributes=span.attributes)
     for part in span.parts:
@@ -240,14 +233,12 @@ class _Exporter(SpanExporter):  # type: ignore[misc]  # OpenTelemetry is not ins
         return result
 
     def lost(self) -> str:
-        """Returns why spans were lost, once; "" where none was, or it was returned before."""
         if self._reported or not self._reason:
             return ""
         self._reported = True
         return self._reason
 
     def give_up(self, reason: str) -> None:
-        """Stops trying; what is under way comes to nothing."""
         self._reason = self._reason or reason
         self.shutdown()
 

@@ -1,7 +1,6 @@
 """Creates the callbacks that send a run's metrics to experiment trackers.
 
-W&B and MLflow show a run under an id that is kept in the run directory, trackio under its name: a resumed run continues
-its chart, and two runs of one process have one chart each.
+W&B and MLflow know a run by an id in its directory, trackio by its name: a resumed run continues its chart.
 """
 
 from __future__ import annotations
@@ -102,8 +101,7 @@ def experiment_of(output: OutputSettings) -> str:
 class WandbChart(WandbCallback):  # type: ignore[misc]  # transformers is not typed
     """W&B with one chart for each run; a chart that the user began before (`wandb.init`) is used and left open.
 
-    What the settings leave open is what W&B's own variables say (WANDB_PROJECT, WANDB_NAME and others). `run`: keeps
-    the id in `wandb.json`.
+    W&B's own variables decide what the settings leave open. `run`: keeps the id in `wandb.json`.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
@@ -174,8 +172,7 @@ class MlflowRun(TrainerCallback):  # type: ignore[misc]  # transformers is not t
 class TrackioRun(TrainerCallback):  # type: ignore[misc]  # transformers is not typed
     """trackio with one run for each of ours, on this machine unless TRACKIO_SPACE_ID or TRACKIO_SERVER_URL says where.
 
-    No copy of it is made elsewhere when a run ends. A run that the user began before (`trackio.init`) is used and left
-    open. `run`: keeps the name in `trackio.json`.
+    A run that the user began before (`trackio.init`) is used and left open. `run`: keeps the name in `trackio.json`.
     """
 
     def __init__(self, output: OutputSettings, run: RunDir, until: ExitStack) -> None:
@@ -225,7 +222,7 @@ def plain(text: str) -> str:
 
 
 def kept_id(file: Path, made: Callable[[], str]) -> str:
-    """Returns the id that a tracker knows a run by, made and kept in a file of the run when it is first asked for."""
+    """Returns a tracker's id of a run, made at first and kept in a file of the run."""
     if not file.is_file():
         write_json(file, {"id": made()})
     return str(read_json(file)["id"])

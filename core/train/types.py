@@ -63,10 +63,9 @@ class Sampler(Protocol):
     """Samples batch after batch. All processes ask alike. By default nothing is sampled ahead, nor written."""
 
     def next(self, episodes: Sequence[Episode], step: int, *, again: bool = False) -> Generation:
-        """Returns a rollout for each of these episodes; the members of a group are adjacent.
+        """Returns a rollout for each of these episodes, groups adjacent, for the optimizer step (from 1) that begins.
 
-        `step`: the optimizer step that is about to begin, from 1. `again`: the weights of the rollout backend are in
-        doubt.
+        `again`: the weights of the rollout backend are in doubt.
         """
 
     def ahead(self, step: int, episodes_of: EpisodesOf) -> Mapping[str, float]:

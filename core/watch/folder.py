@@ -1,8 +1,4 @@
-"""Lists the runs of a folder for `grpo watch`, and applies the reader's changes.
-
-A run is named by its folder's name, and a name that is none of a run in the folder is refused: no path that a reader
-makes up is read, written or removed.
-"""
+"""Lists the runs of a folder for `grpo watch` and applies changes; any name but a run's in it is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ DELETED = ".deleted-{}"  # a run on its way out; no list has it
 
 
 class WatchedFolder:
-    """A folder of runs, or one run. Raises UsageError: there is no such folder."""
+    """A folder of runs, or one run. Raises UsageError if there is no such folder."""
 
     def __init__(self, path: Path) -> None:
         list_runs(path)
@@ -46,10 +42,7 @@ class WatchedFolder:
         return [_run_as_json(line) for line in list_runs(self._path)]
 
     def watched(self, names: Sequence[str]) -> WatchedRuns:
-        """Returns what a page of some runs holds.
-
-        Raises UsageError: there is no such run, or a file of it was damaged.
-        """
+        """Returns what a page of some runs holds. Raises UsageError for no such run, or a damaged file."""
         runs = [self._run(name) for name in names]
         with self._opening:
             key = tuple((run.path, stamp(run.config), stamp(run.versions)) for run in runs)
@@ -61,17 +54,14 @@ class WatchedFolder:
             return self._watched[key]
 
     def label(self, name: str, value: Any) -> None:
-        """Gives a run other labels. Raises UsageError: there is no such run, or these are no labels."""
+        """Gives a run other labels. Raises UsageError for no such run, or invalid labels."""
         write_labels(self._run(name), labels_of(value))
 
     def delete(self, name: str, confirmed: str) -> None:
         """Removes a run that no process works on, here or, as far as its files tell, on another machine.
 
-        Args:
-            confirmed: what the reader typed, which has to be the name.
-
-        Raises:
-            UsageError: it was not confirmed, is in use, or cannot be removed.
+        `confirmed`: what the reader typed, which has to be the name. Raises UsageError if it was not confirmed, is in
+        use, or cannot be removed.
         """
         run = self._run(name)
         if confirmed != name:

@@ -1,8 +1,4 @@
-"""Follows the directory of a running run: its line, curves, alarms and rollout numbers.
-
-Texts are read step by step when somebody looks at them, and those of few steps are kept: a run may have more of them
-than memory has room for. Whatever reads files here is made for a thread of its own beside the one that draws.
-"""
+"""Follows the directory of a running run: its line, curves, alarms and rollout numbers; texts are read on demand."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ Metrics = Sequence[Mapping[str, Any]]
 
 @dataclass(slots=True)
 class Reading:
-    """What was read of a run so far, in the order of its steps."""
+    """The part of a run that was read so far, in the order of its steps."""
 
     scan: Scan  # the names that numbers of the index stand for
     index: Index  # the numbers of the rollouts
@@ -50,10 +46,10 @@ class Reading:
 
 
 class FollowedRun:
-    """A run directory, looked at again and again; `line` is what the list of runs says of it.
+    """A run directory, looked at again and again; `line` is its line in the list of runs.
 
-    `shown`: what was read to its end. `alarms`: what to look at, by step; of runs that are still being read the first
-    time, none. Raises UsageError: it is no run, or a file of it was damaged.
+    `shown`: what was read to its end. `alarms`: by step; none during the first reading. Raises UsageError for no run,
+    or a damaged file.
     """
 
     def __init__(self, run: RunDir) -> None:
@@ -78,10 +74,7 @@ class FollowedRun:
         return len(self._reading.waiting)
 
     def renew(self, seconds: float) -> bool:
-        """Reads what is new, for about so long; returns whether anything was.
-
-        Raises UsageError: the directory is gone, or a file of it was damaged.
-        """
+        """Reads for about so long; returns whether anything was new. Raises UsageError: gone, or a damaged file."""
         if self.unchanged:
             return False
         version = fingerprint(self.run)
@@ -126,7 +119,6 @@ class FollowedRun:
         return line
 
     def _goes_on(self, metrics: Metrics, steps: Sequence[int]) -> bool:
-        """Returns whether what was read still stands, as it does not after `--resume`."""
         reading = self._reading
         known = len(reading.metrics)
         if known > len(metrics) or (known and json.dumps(reading.metrics[-1]) != json.dumps(metrics[known - 1])):
@@ -156,10 +148,6 @@ class FollowedRun:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Reads the settings of a run, or the versions of what it ran with.
-
-    Raises UsageError: the file holds something else.
-    """
     record = read_json(path, longest=LONGEST_SETTINGS)
     if not isinstance(record, dict):
         raise UsageError(f"{path} does not hold what a run writes. Restore it, or remove the run.")

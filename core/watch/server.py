@@ -1,10 +1,9 @@
 """Serves pages of runs to the browser of this machine's user: `grpo watch` runs it.
 
 How it works. It listens on the loopback alone. Every address begins with a secret that only the link has, so other
-users and programs of the machine find nothing. A page of another site, open in the same browser, cannot read a link; if
-it learned one, it would be refused as a request that names another host (a domain that was bound to the loopback) or
-comes from another origin. Changes need all of this, a POST with JSON, and a server that was started to allow them. What
-it serves is never framed, cached or sent on as a referrer.
+users and programs of the machine find nothing. A page of another site cannot read a link; if it learned one, its
+request names another host (a domain bound to the loopback) or origin and is refused. Changes need all of this, a POST
+with JSON, and a server that was started to allow them. What it serves is never framed, cached or sent on as a referrer.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ HEADERS = {
 
 
 class WatchServer(HttpServer):
-    """Serves the runs of a folder; with `edit`, readers may label, hide and delete them.
-
-    Raises RunError: the port is taken; 0 is any free one.
-    """
+    """Serves the runs of a folder; with `edit`, readers may change them. Raises RunError: the port (0: any) is used."""
 
     def __init__(self, folder: WatchedFolder, port: int, *, edit: bool = False) -> None:
         self.folder = folder

@@ -1,9 +1,8 @@
 """Holds what a page of `grpo watch` shows: the newest state of runs and blocks of their rollouts.
 
-A state is what a page begins with: figures, curves, alarms, and what blocks of rollouts there are. Blocks are made when
-a page asks for them, texts from the file of their step, so a long run costs no more than a short one. A block of texts
-stays what it is as long as a run only goes on. The columns of numbers are of one state; those of the state before are
-kept for pages that are being drawn.
+A state is figures, curves, alarms, and the list of blocks, which are made when a page asks for them, texts from the
+file of their step. A block of texts stays valid as long as a run only goes on. Columns of numbers are of one state;
+those of the state before are kept for pages that are being drawn.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class State:
 
 @dataclass(slots=True)
 class _Blocks:
-    """Where the blocks of texts of a run begin and end; none has rollouts of two steps."""
+    """The bounds of the blocks of texts of a run; none has rollouts of two steps."""
 
     reading: int
     scan: Scan
@@ -57,7 +56,6 @@ class _Blocks:
         self.known = len(self.scan)
 
     def texts(self, number: int, tokenizer: RunTokenizer) -> str | None:
-        """Returns a block; None where its step was written again."""
         first = self.starts[number]
         end = self.starts[number + 1] if number + 1 < len(self.starts) else self.known
         step, numbers = self.scan.step[first], self.scan.number[first:end]
@@ -75,7 +73,6 @@ class _Watched:
         self.blocks = _Blocks(self.followed.shown.number, self.followed.shown.scan)
 
     def renew(self, seconds: float) -> None:
-        """Reads what is new, for about so long."""
         self.followed.renew(seconds)
         if self.tokenizer.missing is not None:
             self.tokenizer = RunTokenizer(self.followed.run)
@@ -85,7 +82,7 @@ class _Watched:
 
 
 class WatchedRuns:
-    """The runs of one page. Raises UsageError: one is no run, or a file of it was damaged."""
+    """The runs of one page. Raises UsageError for no run, or a damaged file."""
 
     def __init__(self, runs: Sequence[RunDir]) -> None:
         self._names = names_of([run.path for run in runs])
@@ -101,10 +98,7 @@ class WatchedRuns:
         return self._state is not None and all(run.followed.unchanged for run in self._runs)
 
     def state(self) -> State:
-        """Returns the newest state, after some reading at most.
-
-        Raises UsageError: a run is gone, or a file of it was damaged.
-        """
+        """Returns the newest state, after some reading at most. Raises UsageError: gone, or a damaged file."""
         with self._reading:
             if self._state is None or not self.unchanged:
                 for run in self._runs:
@@ -113,14 +107,7 @@ class WatchedRuns:
             return self._state
 
     def block(self, name: str, version: str) -> str | None:
-        """Returns a block, None where the runs went on since and it is no more.
-
-        Args:
-            version: of the state that the page is drawn from.
-
-        Raises:
-            UsageError: a file of the run was damaged.
-        """
+        """Returns a block of the state `version`, None if outdated. Raises UsageError for a damaged file."""
         run, _, what = name.removeprefix("run").partition("-")
         if not run.isdecimal() or int(run) >= len(self._runs):
             return None

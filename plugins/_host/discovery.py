@@ -23,10 +23,7 @@ def normalized(distribution: str) -> str:
 
 
 def installed_entries() -> tuple[Entry, ...]:
-    """Returns the installed entries that GRPO_PLUGINS keeps, ours first, then by distribution and name.
-
-    Raises UsageError if GRPO_PLUGINS names something that is not installed.
-    """
+    """Returns the entries that GRPO_PLUGINS keeps, ours first, then by distribution and name. Raises UsageError."""
     entries_by_name: dict[str, list[Entry]] = {}
     for entries in declared(ENTRY_POINT_GROUP):
         # A distribution that is found twice counts where it comes first on the path, as its modules do.

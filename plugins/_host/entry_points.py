@@ -74,7 +74,6 @@ def _declared_plainly(group: str) -> list[list[Entry]] | None:
 
 
 def _plain_entries(folder: str, text: str, group: str) -> list[Entry] | None:
-    """Returns the entries that plain text declares, or None where something in it is not plain."""
     about: dict[str, str] = {}
     for line in (_text(folder, "METADATA") or _text(folder, "PKG-INFO")).split("\n"):
         if not line:  # the end of the head
@@ -120,7 +119,6 @@ def _from_metadata(group: str) -> Iterator[list[Entry]]:
 
 
 def _target(point: EntryPoint) -> tuple[str, str]:
-    """Returns the module and the attribute that an entry point names, or ""."""
     try:
         return point.module, point.attr
     except (AttributeError, AssertionError):  # how `importlib.metadata` says so, up to Python 3.12 and from 3.13 on

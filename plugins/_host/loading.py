@@ -88,7 +88,6 @@ def load_entry(entry: Entry) -> Loaded:
 
 
 def _hint(error: BaseException) -> tuple[str, bool]:
-    """Returns what `import_fault` says, which reads attributes of what a plugin raised."""
     try:
         return import_fault(error)
     except BaseException:

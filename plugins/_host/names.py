@@ -129,7 +129,6 @@ def where_to_look(problems: Iterable[Problem]) -> str:
 
 
 def _unusable(problems: Sequence[Problem], kind: Kind, text: SpecText) -> Problem | None:
-    """Returns why the plugin was not registered, where that is known."""
     for problem in problems:
         ours = not text.distribution or normalized(problem.distribution) == normalized(text.distribution)
         if ours and problem.state == "invalid" and problem.plugin == f"{kind}:{text.name}":

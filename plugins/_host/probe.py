@@ -71,7 +71,6 @@ def faults_of(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _files(entry: Entry) -> Iterator[tuple[str, int, int]]:
-    """Yields path, size and time of change of the files of the package that an entry names."""
     top = entry.module.partition(".")[0]
     if not top or top == "grpo":
         return
@@ -113,7 +112,6 @@ def _remembered() -> dict[str, str]:
 
 
 def _remember(key: str, fate: str) -> None:
-    """Adds a line; an old file that has become long is begun anew."""
     path = memory_file()
     line = f"{key} {fate}\n".encode("utf-8", "replace")
     try:

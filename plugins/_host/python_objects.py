@@ -60,10 +60,7 @@ def spec_of(kind: Kind, value: object) -> Any:
 
 
 def written_sha256(target: object) -> str | None:
-    """Returns the SHA-256 of a function's or class's own source, or None without a source.
-
-    It covers the functions of the same module that it calls and the plain values that it reads, not its imports.
-    """
+    """Returns the SHA-256 of a function or class with what it uses in its own module, or None without a source."""
     try:
         parts = list(_sources(target, set()))
     except (OSError, TypeError):

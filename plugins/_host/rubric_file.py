@@ -102,7 +102,6 @@ def _component(table: object, folder: Path, inside: str) -> Component:
 
 
 def _absolute(spec: str, folder: Path) -> str:
-    """Returns the SPEC, a relative file resolved against the rubric's folder."""
     return str(folder / spec) if is_file(spec) and not spec.startswith(("/", "~")) else spec
 
 

@@ -35,11 +35,7 @@ _PLAIN_FORM: dict[Kind, str] = {
 
 
 def registration_from_file(kind: Kind, text: SpecText) -> Registration:
-    """Returns the file's spec of that kind under a variable of that name, or with that name.
-
-    Raises PluginNotFound without such a file, function or version; UsageError if the file cannot be executed, or the
-    name stands for something else.
-    """
+    """Returns the file's spec of that kind by variable or name. Raises PluginNotFound, UsageError."""
     path_text, function = text.path, text.name
     path = Path(path_text).expanduser()
     if path.is_dir():
@@ -137,7 +133,6 @@ def _kind_of_plain(value: object, module: ModuleType) -> Kind | None:
 
 
 def _only(kind: Kind, path: str, offered: Sequence[str]) -> str:
-    """Returns the name of the one plugin that a file offers. Raises PluginNotFound or AmbiguousName."""
     if len(offered) == 1:
         return offered[0]
     if not offered:

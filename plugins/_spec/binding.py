@@ -48,11 +48,7 @@ class _Bound:
         return str(self.spec.name)
 
     def prepare(self) -> None:
-        """Lets the plugin check its options before anything is loaded.
-
-        Raises UsageError from the plugin; NotInstalled for a missing program or module; PluginError for any other
-        error.
-        """
+        """Lets the plugin check its options before anything loads. Raises UsageError, NotInstalled, PluginError."""
         if getattr(self.spec, "prepare", None) is not None:
             self._let_prepare()
         for program, install in getattr(self.spec, "programs", {}).items():
@@ -146,10 +142,7 @@ class _BoundFunction(_Bound):
         return map(function, first, *columns)
 
     def call_together(self, completions: Sequence[Completion]) -> Any:
-        """Calls a function once for several completions: a batch with its columns as lists, or a group with its row.
-
-        Raises MissingColumn if some row lacks a column, and what the plugin raises.
-        """
+        """Calls a function once for a batch (columns as lists) or a group (its row). Raises as `call`."""
         first: list[Any] = list(completions) if self.spec.whole else [c.text for c in completions]
         rows = [completion.row for completion in completions]
         if self.grouped:
@@ -366,6 +359,5 @@ def _value(column: Column, row: Row, plugin: str) -> Any:
 
 
 def _agree(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Returns whether all rows of a group have the same value in a column."""
     first = rows[0]
     return all(row is first or (name in row and repr(row[name]) == repr(first.get(name))) for row in rows)

@@ -48,12 +48,10 @@ def checked_options(
 
 
 def _meant(name: str, spec: Spec, known: Iterable[str]) -> str:
-    """Returns " Did you mean 'x'?" for the closest option, or else the closest reserved key that the kind takes."""
     return did_you_mean(name, known) or did_you_mean(name, KEYS_OF_KIND.get(spec.kind, ()))
 
 
 def _column(name: str, spec: Spec) -> str:
-    """Returns what to do where a plugin made a column of what is used as an option, else ""."""
     if all(column.name != name for column in getattr(spec, "columns", ())):
         return ""
     return f" It reads '{name}' as a column: in its parameters, options come after a bare '*'."
@@ -157,7 +155,6 @@ def _validated(spec: Spec, distribution: str, option: Option, value: Value) -> A
 
 
 def _read(option: Option, value: Value) -> Any:
-    """Returns the value in the option's type. Raises pydantic's ValidationError."""
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(option.type)

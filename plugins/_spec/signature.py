@@ -194,10 +194,7 @@ def _settled(function: Callable[..., Any]) -> set[str]:
 
 
 def resolved_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the annotations with strings evaluated; one that cannot be evaluated stays a string.
-
-    So a name imported for type checkers only spoils no other annotation.
-    """
+    """Returns the annotations with strings evaluated; one that cannot be, such as a type checker's, stays a string."""
     annotated = written_function(function)
     if not inspect.isroutine(annotated) and not inspect.isclass(annotated):
         annotated = type(annotated).__call__

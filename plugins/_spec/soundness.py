@@ -151,7 +151,6 @@ def _agent_fault(spec: AgentSpec) -> str:
 
 
 def _table_fault(spec: Any) -> str:
-    """Returns which of the fields that should map names to texts does not, or ""."""
     for attribute in ("environment", "programs", "modules"):
         table = getattr(spec, attribute, {})
         texts = isinstance(table, Mapping) and all(isinstance(text, str) for pair in table.items() for text in pair)

@@ -95,7 +95,6 @@ def _refuse_data(text: str) -> None:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Splits into the head, which names the plugin, and the options (None without a colon)."""
     if not text:
         raise UsageError(f"an empty SPEC names no plugin. Write {SYNTAX}.")
     if rubric := _RUBRIC.fullmatch(text):
@@ -151,7 +150,6 @@ def _named(head: str, written: str) -> SpecText:
 
 
 def _pairs(text: str, written: str) -> tuple[dict[str, Value], Unnamed | None]:
-    """Returns the values by name, and the first that has none, which ends the reading."""
     import json
 
     values: dict[str, Value] = {}

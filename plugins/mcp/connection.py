@@ -43,10 +43,7 @@ def on_loop(work: Coroutine[Any, Any, Any]) -> Future[Any]:
 
 
 class Connection:
-    """A session with one server, which begins to start. Only `call` and `close` may be used outside the event loop.
-
-    `tools`: what the server listed when it started, as the package mcp has them.
-    """
+    """A session with one server, which begins to start; all but `call` and `close` are for the event loop only."""
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
@@ -208,8 +205,6 @@ def _end_started(starting: asyncio.Future[_Process]) -> None:
 
 
 def _ended(process: _Process) -> asyncio.Task[None]:
-    """Ends a process; the task is done when it is dead, with all that it started."""
-
     async def watch() -> None:
         while not process.gone():
             await asyncio.sleep(0.02)
@@ -279,7 +274,6 @@ def shortened(text: str, most: int) -> str:
 
 
 def _part(block: Any) -> str:
-    """Returns a part of a result as text, or a refusal in words."""
     kind = block.type
     if kind == "text":
         return str(block.text)

@@ -55,20 +55,14 @@ class EnvWithServers:
 
     @property
     def tools(self) -> list[Callable[..., Any]]:
-        """The functions that the policy may call; asking for them begins to start the episode's servers.
-
-        Raises OptionError if a server does not start, or two tools have one name.
-        """
+        """The functions that the policy may call; starts the servers. OptionError: no start, or equal names."""
         own = tuple(getattr(self.inner.unwrapped, "tools", None) or ())
         if not self._seats:
             self._seats = [(server, Seat(server, self._files)) for server in self._servers]
         return tools_of(own, self._seats, self._name)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts an episode. The column `files` of its row (path to text) is what its servers begin with.
-
-        Raises DatasetError for an invalid column.
-        """
+        """Starts an episode; its row's `files` (path to text) go to its servers. Raises DatasetError if invalid."""
         super().reset(seed=seed)  # type: ignore[misc]
         self._release()
         observation, info = self.inner.reset(seed=seed, options=options)

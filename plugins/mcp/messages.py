@@ -58,10 +58,7 @@ class Lines:
 async def message_streams(
     process: ServerProcess | SessionServer, ended: Callable[[], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Yields the streams of messages from and to a process, as a `ClientSession` of the package mcp takes them.
-
-    `ended` is called when the process has closed its output.
-    """
+    """Yields the streams from and to a process for a `ClientSession`; `ended` is called when its output closes."""
     import anyio
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter

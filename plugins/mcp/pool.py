@@ -1,8 +1,4 @@
-"""Keeps unused servers ready, so that starting costs an episode no time. No server is given out twice.
-
-All state is read and changed on the event loop of the connections. An episode that begins is expected to need a server,
-which is started beside its first turn.
-"""
+"""Keeps unused servers ready; an episode that begins is expected to need one. State changes on the event loop only."""
 
 from __future__ import annotations
 
@@ -53,10 +49,7 @@ class ServerPool:
         on_loop(self._begin())
 
     def take(self, *, first: bool = True) -> Connection:
-        """Returns an unused server, from any thread. Raises TransientError if it does not start.
-
-        `first`: the episode has not asked for one before.
-        """
+        """Returns an unused server, from any thread; `first`: of the episode. Raises TransientError."""
         connection: Connection = on_loop(self._take(expected=first)).result()
         return connection
 

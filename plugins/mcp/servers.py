@@ -1,7 +1,4 @@
-"""Reads the key `mcp` of an environment: which MCP servers' tools its policy may call.
-
-A server is a table, or a text: a command line, or an address that begins with http:// or https://.
-"""
+"""Reads the key `mcp` of an environment: MCP servers, each a table, a command line, or an http(s) address."""
 
 from __future__ import annotations
 

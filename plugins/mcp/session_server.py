@@ -88,7 +88,6 @@ def start_in_session(server: McpServer) -> SessionServer:
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> None:
-    """Copies until the end of a stream, and closes the other."""
     with source, target, suppress(OSError, ValueError, GrpoError):
         while piece := source.read(_PIECE):
             target.write(piece)

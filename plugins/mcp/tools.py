@@ -16,10 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class Seat:
-    """The place of one episode at one server: it takes a server with its first call and keeps it to its end.
-
-    `files`: written into the server's working directory before the first call.
-    """
+    """One episode's place at one server, taken with the first call and kept; `files` are written before it."""
 
     def __init__(self, server: McpServer, files: Mapping[str, str]) -> None:
         self._pool = pool_of(server)
@@ -88,10 +85,7 @@ class ServerTool:
 
 
 def offered(server: McpServer) -> list[Any]:
-    """Returns the tools of a server that are to be offered, of those that it lists.
-
-    Raises OptionError if it does not start, has no tools, or lacks one that is named.
-    """
+    """Returns the tools to offer of those that a server lists. OptionError: it lacks one, or does not start."""
     try:
         listed = {tool.name: tool for tool in pool_of(server).tools()}
     except TransientError as error:

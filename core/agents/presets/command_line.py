@@ -22,7 +22,6 @@ def _start(task: AgentTask, access: Access, *, line: str) -> Command:
 
 
 def _refuse(*, line: str) -> None:
-    """Refuses an empty line, unmatched quotes, a missing program and an unknown placeholder."""
     import shutil
 
     parts = _parts(line)

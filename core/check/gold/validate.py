@@ -1,7 +1,4 @@
-"""Validates the rows of an environment by their gold solutions.
-
-A row whose own gold solution is not accepted can never be solved: its groups score alike whatever the policy writes.
-"""
+"""Validates rows by their gold solutions: a row that refuses its own can never be solved."""
 
 from __future__ import annotations
 
@@ -117,11 +114,7 @@ def validate(
 
 
 def doubts(plan: Plan) -> Iterator[str]:
-    """Yields what a user should know before a run trains: useless rewards, refused gold solutions of the first rows.
-
-    Raises UsageError if a reward or verifier fails on everything, or an environment at every gold solution;
-    SandboxUnavailable if this machine cannot run programs.
-    """
+    """Yields warnings before a run trains: useless rewards, refused golds. Raises UsageError, SandboxUnavailable."""
     stops = plan.config.failures.stop_share < 1
     for part in plan.envs:
         solved = list(islice((episode for episode in sample_of(part.train) if episode.gold_actions), _TRIED))
@@ -189,7 +182,6 @@ def _answered(episodes: Sequence[Episode], play: Play) -> list[Completion]:
 
 
 def _hopeless(plugin: BoundReward | BoundVerifier, fault: Fault, judged: Sequence[JudgedGold]) -> bool:
-    """Returns whether a plugin fails on everything, or on each gold solution and on other texts too."""
     if fault.kind == "every call":
         return True
     results = [gold.outcomes[plugin.name] if isinstance(plugin, BoundReward) else gold.judgement for gold in judged]

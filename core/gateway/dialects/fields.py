@@ -96,10 +96,7 @@ def text_in(value: Any, where: str) -> str:
 def content_in(
     value: Any, where: str, kinds: Container[str], skipped: Container[str] = (), separator: str = "\n"
 ) -> str:
-    """Returns the text of a message's content, a text or a list of parts of these `kinds`.
-
-    `skipped`: types of parts that are left out, such as thinking. Raises Refused for a part that is no text.
-    """
+    """Returns the text of a message's content, in parts of `kinds`, without `skipped` ones. Refused: other parts."""
     if value is None or isinstance(value, str):
         return value or ""
     if not isinstance(value, list):
@@ -195,10 +192,7 @@ def ignored_in(body: Body, read: Container[str], tools: Iterable[str]) -> tuple[
 
 
 def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
-    """Puts the answers to the calls of one message in the order of these calls, since chat templates show no ids.
-
-    Raises Refused if there is no message.
-    """
+    """Puts answers in the order of the calls, since chat templates show no ids. Raises Refused without any message."""
     ordered: list[ChatTurn] = []
     for answering, run in groupby(turns, key=lambda turn: turn.role == "tool"):
         calls = [call.id for call in ordered[-1].calls] if answering and ordered else []
@@ -212,10 +206,7 @@ def in_order_of_calls(turns: Iterable[ChatTurn]) -> tuple[ChatTurn, ...]:
 
 
 def thread_of(headers: Mapping[str, str]) -> str:
-    """Returns which of its conversations a program says that a request belongs to, or "".
-
-    Claude Code names a session and, for a sub-agent, the agent; Codex a thread and its session; opencode a session.
-    """
+    """Returns which of its conversations a program (Claude Code, Codex, opencode) names in its headers, or ""."""
     if session := headers.get("x-claude-code-session-id", ""):
         return f"claude-code {session} {headers.get('x-claude-code-agent-id', '')}".rstrip()
     if thread := headers.get("thread-id", "") or headers.get("session-id", ""):

@@ -113,7 +113,6 @@ def whole(ask: Ask, replies: Sequence[Reply]) -> Body:
 
 
 def _response(ask: Ask, output: Sequence[Body], reply: Reply | None) -> dict[str, Any]:
-    """Returns a response; without a reply, one that is in progress."""
     cut = reply is not None and reply.finish == "length"
     return {
         "id": f"resp_{secrets.token_hex(12)}",

@@ -95,7 +95,6 @@ class RunAlarm(Part):
         return self._guarded.look(step, lambda: self._watch.look(step, list(completions)))
 
     def _smallest(self, suspicion: Suspicion, batch: Batch) -> str:
-        """Returns the smallest text found that has the score of the most suspicious completion, in words."""
         name = suspicion.reward or (next(iter(self._rewards)) if len(self._rewards) == 1 else "")
         bound = self._rewards.get(name)
         if bound is None or bound.grouped or not suspicion.rollouts:

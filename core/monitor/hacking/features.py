@@ -92,7 +92,6 @@ def _cycles(word: str) -> bool:
 
 
 def _ends(text: str) -> tuple[str, ...]:
-    """Returns the beginning and the end of a text, which may be the same."""
     return (text[:READ], text[-READ:]) if len(text) > READ else (text,)
 
 

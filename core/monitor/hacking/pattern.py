@@ -1,7 +1,4 @@
-"""Describes what a reward pays for, from the scored completions of some steps.
-
-Completions are compared within groups, where the prompt is the same. A correlation is a hint, not a proof.
-"""
+"""Describes what a reward pays for, by correlations within the groups of some steps: a hint, not a proof."""
 
 from __future__ import annotations
 
@@ -58,7 +55,6 @@ def _decides(groups: Sequence[Sequence[MonitoredCompletion]], totals: Sequence[S
 def _pays(
     groups: Sequence[Sequence[MonitoredCompletion]], totals: Sequence[Sequence[float]]
 ) -> tuple[str, float] | None:
-    """Returns the count or the word that moves most with the total, and its correlation within groups."""
     counted = [[counts_of(member.prompt, member.text) for member in group] for group in groups]
     counts = {
         name: correlation([([each[name] for each in c], t) for c, t in zip(counted, totals, strict=True)])

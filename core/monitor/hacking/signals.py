@@ -92,8 +92,6 @@ class _Step:
 
 @dataclass(slots=True)
 class _Best:
-    """Means of groups until now."""
-
     mean: float = math.nan  # of the best steps
     bar: float = -math.inf  # that less two standard errors; minus infinity before there are enough of them
     # least, most: of a single group, and 0
@@ -351,10 +349,7 @@ def _step_of(completions: Sequence[MonitoredCompletion]) -> _Step:
 
 
 def _agreement(right: Sequence[float], wrong: Sequence[float]) -> float:
-    """Returns the share of the differences between right and wrong completions that is in favour of the right ones.
-
-    Differences count by their size, as they do for advantages; a half where there are none.
-    """
+    """Returns the share, by size, of right-wrong reward differences in favour of the right ones; a half without any."""
     differences = [score - other for score in right for other in wrong]
     whole = sum(map(abs, differences))
     return 0.5 + sum(differences) / whole / 2 if whole > 0 else 0.5
@@ -398,7 +393,6 @@ def _repeats(member: MonitoredCompletion) -> bool:
 
 
 def _unscored(groups: Iterable[Sequence[MonitoredCompletion]]) -> dict[str, list[float]]:
-    """Returns for each reward and verifier the share of each group that has no score or verdict."""
     unscored: dict[str, list[float]] = {}
     for group in groups:
         for name in group[0].scores:
@@ -420,10 +414,7 @@ class TestMartingale:
         self._steps = 0
 
     def add(self, values: Sequence[float], bound: float) -> float:
-        """Bets on the values of one step, each between 0 and 1; returns the wealth.
-
-        `bound`: of their mean given everything before them, above 0; to be known before the values are.
-        """
+        """Bets on values in [0, 1] and returns the wealth; `bound`, above 0 and known before, is of their mean."""
         self._steps += 1
         paid = 1 / (self._steps * (self._steps + 1))
         for place, share in enumerate(SHARES):

@@ -82,10 +82,7 @@ def count_activations(policy: Any) -> Activations:
 
 
 def count_cache(policy: Any) -> float:
-    """Counts the bytes that a model keeps of each token while it samples, from its cache after a few tokens.
-
-    States, which do not grow, are counted as if they did: rather too much. Raises whatever the model's code raises.
-    """
+    """Counts the cache's bytes per token while sampling, too much for states. Raises what the model raises."""
     base = _without_adapter(policy).eval()
     with _counted_attention(base), torch.no_grad():
         output = base.base_model(input_ids=_prompt(_PROBE), use_cache=True)
@@ -109,7 +106,6 @@ def _without_adapter(policy: Any) -> Any:
 
 @contextmanager
 def _first_layer_alone(base: Any, number: int) -> Iterator[None]:
-    """Removes all decoder layers but the first and puts them back."""
     lists = [
         (parent, name, child)
         for parent in base.modules()

@@ -63,10 +63,7 @@ class Shape:
         return self.weights + self.adapter + self.optimizer + self.reference + self.sent + self.versions
 
     def loss(self, tokens: int, head: str, device: str = "cuda") -> int:
-        """Bytes for the log-probabilities of `tokens` completion tokens and their gradient, beyond the hidden states.
-
-        `device`: type of the device, which chooses grpo's tile.
-        """
+        """Bytes for the log-probabilities of `tokens` completion tokens and their gradient; `device`: its type."""
         row = self.hidden * self.itemsize
         if head == "naive":
             return 2 * tokens * self.vocabulary * self.itemsize

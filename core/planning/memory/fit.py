@@ -42,10 +42,7 @@ class Load:
 
 
 def decide_memory(config: RunConfig, load: Load, model_config: Any) -> Checkpointing:
-    """Chooses the mode of checkpointing; a model that cannot be counted keeps everything and is let through.
-
-    Raises UsageError, with both sizes and settings that would fit, if this machine's memory cannot hold the run.
-    """
+    """Chooses the mode of checkpointing; "none" if the model cannot be counted. Raises UsageError without room."""
     train = config.train
     device = this_device()
     chooses = train.checkpointing == "auto" and device.kind == "cuda"
@@ -104,7 +101,6 @@ def refuse_no_room(
 
 
 def _more(measured: Shape, job: Job, device: Device, processes: int) -> str:
-    """Returns what would make a run fit where no settings do: more GPUs, or less of it."""
     whole = replace(job, share=job.share * processes)
     more = proposed(measured, whole, device, GPUS_PER_NODE) if device.kind == "cuda" else None
     if more is None:
@@ -114,10 +110,7 @@ def _more(measured: Shape, job: Job, device: Device, processes: int) -> str:
 
 
 def parts_of(rollout: RolloutSettings, max_turns: Sequence[int]) -> int:
-    """Returns in how many parts the longest rollout is sampled: rollouts of so many steps are under way at once.
-
-    With several turns a part ends with a turn, and has one at least.
-    """
+    """Returns the parts of the longest rollout, each of one turn at least: rollouts of so many steps are under way."""
     if not rollout.partial:
         return 1
     turns = [min(rollout.turns, most) for most in max_turns]

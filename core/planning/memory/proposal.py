@@ -28,10 +28,7 @@ class Proposal:
 
 
 def proposed(model: Shape, job: Job, device: Device, per_node: int, given: Given = FREE) -> Proposal | None:
-    """Returns the fewest GPUs that hold a run whose weights, gradients and optimizer are sharded; None: too few do.
-
-    `job`: of the whole run: `share` is what all processes train on per generation.
-    """
+    """Returns the fewest GPUs that hold a run sharded, None if too few do; `job.share` is of all processes."""
     if model.weights != model.parameters * model.itemsize:  # 4 bits, which are not sharded
         return None
     own = _fewest(model, job, device, per_node, given)
@@ -73,7 +70,6 @@ def launch_command(proposal: Proposal) -> str:
 
 
 def _machines(per_node: int) -> Iterator[tuple[int, int]]:
-    """Yields numbers of machines and of GPUs in each, the fewest first."""
     gpus = 2
     while gpus < per_node:
         yield 1, gpus

@@ -1,7 +1,4 @@
-"""Lists the configurations of well-known models, so that no network is needed.
-
-The figures are those of the published config.json files; tests compare them with the published parameter counts.
-"""
+"""Lists the configurations of well-known models, from their published config.json files, to need no network."""
 
 from __future__ import annotations
 

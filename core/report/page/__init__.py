@@ -1,7 +1,7 @@
 """Writes the HTML page of a report, and those that `grpo watch` serves, around blocks of data.
 
-Blocks are base64, so no text of a run is ever part of the HTML; the script sets it as text alone. The policy in the
-head allows this one script and style sheet, by their digests, and no network; a served page may ask its own server.
+Blocks are base64, so no text of a run is ever part of the HTML; the script sets it as text alone. The head's policy
+allows this one script and style sheet, by digest, and no network; a served page may ask its own server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Passes requests of agent programs from the gateway's event loop to the sampling thread, and answers back.
 
-A request waits at a `Table`, that of the batch its episode belongs to, until whoever samples takes it. Requests of an
-episode that is over, of an unknown key or of another episode are refused; nothing but answers can be reached by a key.
+A request waits at its batch's `Table` until the sampler takes it. Requests of an ended episode or with an unknown key
+are refused; nothing but answers can be reached by a key.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ class Waiting:
 class Table:
     """The requests of a batch that wait for the sampler.
 
-    `changed`: notified when the first request comes, and when so many episodes wait as are `wanted`: each time that
-    whoever samples is woken, the gateway waits for Python's lock. `first`, `last`: when the first and the last of them
-    came, by the monotonic clock.
+    `changed`: notified for the first request, and when `wanted` episodes wait: waking the sampler costs the gateway
+    Python's lock. `first`, `last`: when the first and the last of them came, by the monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -84,7 +83,7 @@ class Table:
                 self.changed.notify_all()
 
     def take(self) -> list[Waiting]:
-        """Returns all that wait: by rollout, and for each by what it asks, whatever came first."""
+        """Returns all that wait, ordered by rollout and request, whatever came first."""
         with self.changed:
             taken, self.waiting = self.waiting, []
         return sorted(taken, key=lambda each: (each.episode.number, each.call.prompt, each.call.turn))
@@ -122,7 +121,7 @@ class AgentDesk:
         return episode
 
     def answer(self, waiting: Waiting, sampled: Sampled) -> None:
-        """Hands over what was sampled for a call; from the thread that samples."""
+        """Passes on what was sampled for a call; from the thread that samples."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._answered, waiting, sampled)
 
@@ -135,7 +134,7 @@ class AgentDesk:
             self._loop.call_soon_threadsafe(self._release, episode)
 
     def settled(self, episode: AgentEpisode) -> AgentEpisode:
-        """Returns an episode that has ended when all that its program was sent is noted; from another thread."""
+        """Returns an ended episode once all that its program was sent is noted; from another thread."""
         if self._loop is not None:
             asyncio.run_coroutine_threadsafe(_settle(episode), self._loop).result(SETTLING)
         return episode
@@ -193,7 +192,7 @@ class AgentDesk:
                 call.waiters.remove(waiter)
 
     def _calls(self, episode: AgentEpisode, ask: Ask) -> list[Call]:
-        """Returns the calls that a request is: those asked before whose answers did not arrive, and new ones."""
+        """Returns the calls that a request is: earlier ones whose answers did not arrive, and new ones."""
         if episode.ended:
             raise Refused(400, ENDED, "episode_ended")
         self._refuse_endless(episode, ask)
@@ -215,7 +214,6 @@ class AgentDesk:
             raise _too_long(episode, context, f"{written} characters")
 
     def _room(self, episode: AgentEpisode, prompt: int, wanted: int | None) -> tuple[int, int]:
-        """Returns how many tokens may be sampled after a prompt, and how many of them are wanted."""
         limits = self.limits
         if len(episode.tree.calls) >= limits.calls:
             raise _over(episode, f"the episode's {limits.calls} calls are used up")
@@ -247,7 +245,7 @@ class AgentDesk:
             _wake(call)
 
     def _prompt(self, episode: AgentEpisode, ask: Ask) -> tuple[tuple[int, ...], Call | None, Reason | None]:
-        """Returns the tokens of a request, and the call that it goes on from or why it goes on from none."""
+        """Returns the tokens of a request, and the call that it goes on from or why there is none."""
         reason: Reason | None = None
         if known := episode.tree.parent(ask):
             parent, new = known
@@ -265,7 +263,6 @@ class AgentDesk:
 
 
 def _over(episode: AgentEpisode, problem: str, code: str = "episode_ended") -> Refused:
-    """Returns the refusal of a request that is over a limit, and notes that this cut the episode off."""
     episode.limited = True
     return Refused(400, problem, code)
 

@@ -28,11 +28,10 @@ LONGEST = 7 * 86_400.0  # seconds; programs are ended by the time that they take
 
 
 class AgentSide:
-    """A gateway and the programs that ask it; close it when the run ends.
+    """A gateway and the programs that ask it; close it when the run ends. UsageError: the agent cannot be imported.
 
-    `envs`: what they are episodes of; where one opens sessions, the program runs in them. `warned`: is told what a user
-    should know of this machine. `hidden`: paths that programs in sessions must not see. Raises UsageError: the agent
-    cannot be imported.
+    `envs`: whose episodes are played; where one opens sessions, the program runs in them. `warned`: told about this
+    machine. `hidden`: paths that programs in sessions must not see.
     """
 
     def __init__(

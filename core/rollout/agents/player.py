@@ -1,12 +1,11 @@
 """Plays the episodes of a batch, with one agent program for each, and answers their requests.
 
-Programs run by themselves and ask the gateway; this thread samples. A round of sampling begins when every program that
-runs waits for an answer, so that a run with a seed asks and answers the same whatever the timing; or when the first of
-them has waited for `window` seconds, where that is set. A call has random numbers of its own, by the rollout, its
+A round of sampling begins when every running program waits for an answer, so that a seeded run repeats whatever the
+timing; or when the first has waited for `window` seconds, if set. A call's random numbers depend on the rollout, its
 prompt and how often that was asked before.
 
-The time limit of a program leaves out the time in which it waits for the policy. An episode in which the policy was
-never heard, or that something out of its program's reach broke, is a failure; any other is judged as it stands.
+A program's time limit excludes its waits for the policy. An episode in which the policy was never heard, or that
+something out of its program's reach broke, is a failure; any other is judged.
 """
 
 from __future__ import annotations
@@ -131,7 +130,6 @@ class AgentPlayer:
         rollout.program = self.programs.start(rollout.start, access, ended)
 
     def _ready(self, played: Sequence[_Played], running: set[int], table: Table) -> bool:
-        """Returns whether a program has ended, or a round can begin."""
         if any(played[number].exit is not None for number in running):
             return True
         if not table.waiting:
@@ -151,7 +149,6 @@ class AgentPlayer:
         return max(0.0, min(LOOK, window, table.last + SETTLE - now if table.last + SETTLE > now else LOOK))
 
     def _answer(self, taken: Sequence[Waiting], sample: Sample, params: SamplingParams) -> None:
-        """Samples what was asked; prompts with the same room are sampled together."""
         for room in sorted({waiting.room for waiting in taken}):
             some = [waiting for waiting in taken if waiting.room == room]
             own = replace(params, max_tokens=max(waiting.most for waiting in some), keys=_keys(params.keys, some))
@@ -173,7 +170,6 @@ def _exit(rollout: _Played) -> AgentExit:
 
 
 def _keys(keys: Sequence[int] | None, calls: Sequence[Waiting]) -> tuple[int, ...] | None:
-    """Returns the keys of calls' random numbers, from those of their rollouts."""
     if keys is None:
         return None
     asked = (

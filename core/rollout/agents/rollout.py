@@ -27,9 +27,8 @@ LONGEST = 16_384  # characters of a message that are recorded
 class Choice:
     """Chooses the calls of an episode that train.
 
-    `trains`: "main": those of the conversation in which the program does its task; "tree": also those of sub-agents;
-    "all": also auxiliary ones, such as one for a title. `auxiliary`: says whether a call is auxiliary; None: calls
-    without tools, if others have tools.
+    `trains`: "main": the conversation of the task; "tree": also sub-agents; "all": also auxiliary calls, such as one
+    for a title. `auxiliary`: whether a call is auxiliary; None: calls without tools, if others have tools.
     """
 
     trains: Trains = "tree"
@@ -69,7 +68,7 @@ def _view(call: Call) -> AgentCall:
 def trajectory_of(
     start: Episode, episode: AgentEpisode, ended: AgentExit, end: int, choice: Choice = DEFAULT
 ) -> Trajectory:
-    """Returns the rollout of an episode whose program is dead; a failed one is the token `end`, which nobody chose."""
+    """Returns the rollout of an ended episode; a failed one is the token `end`, which nobody chose."""
     tree = episode.tree
     main, trains = choice.of(tree)
     rows = tree.branches(trains)
@@ -114,8 +113,7 @@ def trajectory_of(
 def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
     """Returns why an episode says nothing about the policy, in one line; "" where it does.
 
-    A policy that was heard may have written what ended the program, so it is judged: it could else choose to be left
-    out. Only what comes from outside of its reach excuses it.
+    A policy that was heard could choose to be left out, so only what is out of its reach excuses it.
     """
     if heard and not ended.outside:
         return ""
@@ -182,7 +180,6 @@ def _whole(turn: ChatTurn) -> RecordedTurn:
 
 
 def _messages(answered: Sequence[Call]) -> tuple[Message, ...]:
-    """Returns the main conversation, from the first answer on."""
     if not answered:
         return ()
     last = answered[-1]

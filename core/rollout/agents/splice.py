@@ -1,8 +1,6 @@
 """Turns conversations into token ids; a continued conversation keeps the sampled ids and tokenises only new text.
 
-What the policy said is never rendered or tokenised again. Behind its tokens comes what the chat template puts there:
-the end of its message, the new messages, the start of the next one. That text is found by rendering a short
-conversation in which a mark, or the same calls of tools without their arguments, stand for what was said.
+What the policy said is never rendered again: the text behind it is found with a mark, or the same calls, in its place.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ MOST_WHOLE = 64  # conversations whose tokens are remembered: the rollouts of a 
 
 
 class Splice:
-    """Renders and reads the messages of one policy. It is for one thread, as its tokenizer is."""
+    """Renders and reads the messages of one policy; for one thread, as its tokenizer is."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -36,7 +34,7 @@ class Splice:
         self._whole: dict[str, list[int]] = {}
 
     def whole(self, messages: Sequence[ChatTurn], tools: Sequence[Schema]) -> list[int]:
-        """Returns the tokens of a conversation up to the policy's next message. Raises UsageError: it is refused."""
+        """Returns the tokens of a conversation up to the policy's next message. Raises UsageError."""
         if tools:
             self.format(tools)  # refuses what could not be read
         asked = as_messages(messages)
@@ -53,8 +51,8 @@ class Splice:
         """Returns the tokens from the end of what was sampled to the start of the policy's next message.
 
         `answer`: what was sampled, as the program got it. `before`: the messages before that; answers of tools may be
-        to calls in them. `last`: the last sampled token; where it ends a message, it is not repeated. Raises
-        UsageError: the chat template refuses the messages or renders what came before differently.
+        to calls in them. `last`: the last sampled token, not repeated if it ends a message. Raises UsageError if the
+        chat template refuses the messages or renders what came before differently.
         """
         messages = as_messages([*before, answer, *new])[len(before) + 1 :]
         known = [schema["function"]["name"] for schema in tools]
@@ -87,7 +85,7 @@ class Splice:
         return self._formats[key]
 
     def cut(self, ids: Sequence[int], stops: Sequence[str]) -> tuple[int, str] | None:
-        """Returns after how many tokens the first of some texts is complete, and which; None where none comes."""
+        """Returns after how many tokens the first of some texts is complete, and which, or None."""
         text = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         present = [stop for stop in stops if stop and stop in text]
         if not present:

@@ -1,9 +1,8 @@
 """Keeps the calls of an episode as a tree: which call continues which, and which row trains which tokens.
 
-A request goes on from an earlier call when its messages are those of that call, then what was answered, then something
-new, with the same tools. Its prompt is then the earlier call's tokens and the text between. Any other request is a new
-root, and why is counted. Each way from a root to a leaf is a row; a token that was sampled trains in the first row that
-has it.
+A request goes on from an earlier call when its messages are that call's, then its answer, then something new, with the
+same tools; its prompt is that call's tokens and the text between. Any other request is a new root, whose reason is
+counted. Each way from a root to a leaf is a row; a sampled token trains in the first row that has it.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class CallTree:
         return None
 
     def unreceived(self, prompt: tuple[int, ...]) -> list[Call]:
-        """Returns the calls with this prompt whose answers were not delivered: a repeated request asks for these."""
+        """Returns the calls with this prompt whose answers were not delivered, which a repeated request asks for."""
         return [call for call in self.calls if call.prompt == prompt and not call.delivered]
 
     def add(self, ask: Ask, prompt: tuple[int, ...], parent: Call | None, reason: Reason | None) -> Call:
@@ -78,7 +77,7 @@ class CallTree:
         return call
 
     def answer(self, call: Call, answer: ChatTurn) -> None:
-        """Notes what a call was answered, so that later ones go on from it."""
+        """Records the answer of a call, so that later ones go on from it."""
         call.answer = answer
         self._ends.setdefault(_after(self._digested(call.ask)[-1], answer), call)
 
@@ -145,7 +144,6 @@ def _row(way: Sequence[Call], own: set[int]) -> Branch:
 
 
 def _digests(ask: Ask) -> Iterator[bytes]:
-    """Yields what the tools and the first n messages are recognised by, for each n from 0 on."""
     digest = hashlib.blake2b(_plain(ask.tools), digest_size=16).digest()
     yield digest
     for turn in ask.messages:

@@ -14,7 +14,7 @@ from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams
 
 
 class EngineLink(Protocol):
-    """One engine; what derives from it has no memory to give up and keeps nothing, unless it says."""
+    """One engine; by default it has no memory to release and keeps nothing."""
 
     context: int  # the longest prompt with its completion, in tokens
     block: int  # tokens in one block of the engine's prefix cache
@@ -28,7 +28,7 @@ class EngineLink(Protocol):
         """Replaces the weights one by one; serves no adapter then. Returns the bytes that travelled, or None."""
 
     def forget(self) -> None:
-        """Takes what was handed over before to be lost: the next weights are handed over in full."""
+        """Takes earlier weights to be lost: the next are sent in full."""
         return
 
     def put_adapter(self, adapter: Adapter) -> None:
@@ -47,11 +47,11 @@ class EngineLink(Protocol):
         """Samples one completion for each prompt, and reports each as it ends, in any order."""
 
     def wake(self) -> None:
-        """Takes back the memory that `sleep` gave up."""
+        """Takes back the memory that `sleep` released."""
         return
 
     def sleep(self) -> None:
-        """Gives up the memory of weights and cache, where the device can."""
+        """Releases the memory of weights and cache, where the device can."""
         return
 
     def close(self) -> None:
@@ -59,15 +59,15 @@ class EngineLink(Protocol):
         return
 
     def handed(self) -> Mapping[str, Any]:
-        """Returns what another process has to name to sample with what this one handed over last; empty: none can."""
+        """Returns what another process has to name to sample with the latest weights; empty: none can."""
         return {}
 
 
 class GuestLink(EngineLink, Protocol):
-    """An engine that another process hands weights to; this one samples only."""
+    """An engine that another process syncs; this one samples only."""
 
     def follow(self, handed: Sequence[Mapping[str, Any]]) -> None:
-        """Samples from now on with the weights of the latest handing over, which one of these names."""
+        """Samples from now on with the weights of the latest sync, which one of these names."""
 
 
 class ServedEngine(EngineLink, Protocol):

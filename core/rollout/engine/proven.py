@@ -1,20 +1,19 @@
 """Samples from engines that hold a copy of the policy, and verifies every copy before it is used.
 
 Theory of operation. A copy can be wrong without an error: base weights served for an adapter, one layer of the last
-step, a cache of keys and values of the step before. Each sync is therefore proven in layers, cheapest first:
+step, a stale cache of keys and values. Each sync is therefore verified in layers, cheapest first:
 
 1. Once per engine, a self-test: a large known change of the weights must move the engine's log-probabilities to where
-the changed policy has them. A fresh adapter computes nothing, so a copy that never arrives would else look right. 2.
-Each sync, exactly: fingerprints of what the engine computes with equal those of what was handed over. 3. Each sync, a
-spot check: a fixed prompt longer than one block of the prefix cache is completed by the engine, and the    policy must
-give the sampled tokens the same log-probabilities. 4. Each batch: the trainer compares the log-probabilities of all
-sampled tokens (core/train/trainer.py).
+   the changed policy has them. A fresh adapter computes nothing, so a copy that never arrives would else look right.
+2. Each sync, exactly: fingerprints of what the engine computes with equal those of what was sent.
+3. Each sync, a spot check: a fixed prompt longer than one block of the prefix cache is completed by the engine, and the
+   policy must give the sampled tokens the same log-probabilities.
+4. Each batch: the trainer compares the log-probabilities of all sampled tokens (core/train/trainer.py).
 
-A sync that fails is repeated in full, for the engines where it failed; when it fails again the run stops and names the
-parameters. The engines of a process are handed weights and asked side by side, each in a thread; the calling thread
-alone reads the policy. Processes that train together go through a sync in step, with engines of their own or without,
-since each read of a sharded policy takes all of them. A process without an engine samples as a guest on that of
-another. What ends a sync on one process ends it on all.
+A failed sync is repeated in full, for the engines where it failed; a second failure ends the run and names the
+parameters. The engines of a process are synced side by side, each in a thread; the calling thread alone reads the
+policy. All processes go through a sync in step, with or without engines, since each read of a sharded policy takes all
+of them. A process without an engine samples as a guest on another's. What ends a sync on one process ends it on all.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ SUMMED = ("sync/bytes", "sync/shared_bytes")  # over processes; of other metrics
 
 @dataclass(slots=True)
 class Engine:
-    """An engine that this process hands weights to, and what is known of it."""
+    """An engine that this process syncs, and what is known of it."""
 
     link: EngineLink
     epoch: int | None = None  # of the last handing over; None: what it holds is not known
@@ -68,18 +67,18 @@ class Engine:
     error: Exception | None = None  # why it was left alone for the rest of this attempt
 
     def forget(self) -> None:
-        """Takes it that the engine holds nothing of what was handed over."""
+        """Takes it that the engine lost its weights."""
         self.epoch, self.has_base, self.tested = None, False, False
         self.link.forget()
 
 
 class EngineRollouts:
-    """The rollouts of one or more engines with proven weights.
+    """The rollouts of one or more engines with verified weights.
 
-    `links`: the engines that this process hands weights to. `guest`: the engine of another process that this one
-    samples on, where it has none of its own. `tolerance`: mean difference of log-probabilities in nats that an engine's
-    arithmetic explains. `shared_bytes`: of the frozen weights that the engine and the policy both compute with, which
-    are then never handed over; None: each has its own. `types`: of the weights as they were loaded, by checkpoint name.
+    `links`: the engines that this process syncs. `guest`: another process's engine, where it has none. `tolerance`:
+    mean difference of log-probabilities in nats that an engine's arithmetic explains. `shared_bytes`: of frozen weights
+    that engine and policy share, which are never sent; None: each has its own. `types`: of the weights as they were
+    loaded, by checkpoint name.
     """
 
     exact = False
@@ -128,7 +127,7 @@ class EngineRollouts:
         return self._timed(prompts, params, on_done, self._spread.seats())
 
     def turns(self) -> Callable[[PromptIds, SamplingParams], list[Sampled]]:
-        """Samples turn after turn; a rollout stays with the engine that has what it computed in its prefix cache."""
+        """Samples turn after turn; a rollout stays with the engine whose prefix cache has it."""
         seats = self._spread.seats()
 
         def sample(prompts: PromptIds, params: SamplingParams) -> list[Sampled]:
@@ -164,8 +163,6 @@ class EngineRollouts:
         self._threads.shutdown()
 
     def _sampling(self, engine: Engine) -> Callable[..., list[Sampled]]:
-        """Returns what samples on one engine, and nowhere else than where the weights were handed to."""
-
         def sample(prompts: PromptIds, params: SamplingParams, on_done: OnDone | None) -> list[Sampled]:
             if engine.epoch != engine.link.epoch():
                 raise SyncFault("the engine was restarted after the sync and holds the weights of its file", [])
@@ -183,7 +180,7 @@ class EngineRollouts:
         return done
 
     def _attempt(self, model: Any, engines: Sequence[Engine]) -> dict[str, float]:
-        """Hands the policy to some engines and proves it; a fault of one is left with it, any other error raised."""
+        """Syncs some engines and verifies them; a fault of one is left with it, any other error raised."""
         lora = has_adapter(model)
         if lora:
             self._choice = agreed(self._choice, "the way that the adapter goes")
@@ -222,7 +219,7 @@ class EngineRollouts:
         engine.epoch = epoch
 
     def _put(self, model: Any, engines: Sequence[Engine], folds: bool) -> None:
-        """Hands the weights over; an engine is at fault where the fingerprints show that they did not arrive."""
+        """Sends the weights; an engine is at fault where the fingerprints show that they did not arrive."""
         self._syncs += 1
         seed = self._syncs
         alone = has_adapter(model) and not folds
@@ -261,7 +258,6 @@ class EngineRollouts:
         self._each(going, lambda engine: engine.link.reset_prefix_cache())
 
     def _spot_check(self, model: Any, engines: Sequence[Engine]) -> float:
-        """Compares what completed a fixed prompt, and returns the largest difference; too much is a fault."""
         largest, limit = 0.0, SPOT_SLACK * self._tolerance
         for engine, difference in self._differences(model, engines):
             largest = max(largest, difference)
@@ -274,7 +270,7 @@ class EngineRollouts:
         return largest
 
     def _self_test(self, model: Any, engines: Sequence[Engine], folds: bool) -> None:
-        """Hands over a known large change; an engine that does not follow it is at fault."""
+        """Sends a known large change; an engine that does not follow it is at fault."""
         limit = SPOT_SLACK * self._tolerance
         for way in (False, True) if has_adapter(model) and self._choice.undecided else (folds,):
             self._complete_spot(model, engines)  # leaves keys and values of the weights before in the cache
@@ -295,7 +291,7 @@ class EngineRollouts:
             engine.tested = engine.error is None
 
     def _complete_spot(self, model: Any, engines: Sequence[Engine]) -> None:
-        """Has the engines complete the fixed prompt; training's random numbers do not notice."""
+        """Completes the fixed prompt on the engines; training's random numbers do not notice."""
         if self._prompt is None:
             links = [engine.link for engine in self.engines] + ([] if self._guest is None else [self._guest])
             length = max(link.block + link.block // 4 + 1 for link in links)
@@ -312,9 +308,9 @@ class EngineRollouts:
     def _differences(self, model: Any, engines: Sequence[Engine]) -> list[tuple[Engine, float]]:
         """Returns how far each engine that is not at fault is from the policy in what it completed.
 
-        Compared are the sampled tokens, at a temperature of 1, and the most probable ones, since a policy that is sure
-        of itself gives the first alone about 0 whatever its weights. The unit is the spread of the policy's logits, to
-        which rounding is relative.
+        Compared are the sampled tokens, at a temperature of 1, and the most probable ones, since a confident policy
+        gives the first about 0 whatever its weights. The unit is the spread of the policy's logits, to which rounding
+        is relative.
         """
         spots = [(engine, engine.spot) for engine in engines if engine.error is None and engine.spot is not None]
         assert self._prompt is not None
@@ -337,7 +333,7 @@ class EngineRollouts:
         return apart
 
     def _each(self, engines: Sequence[Engine], work: Callable[[Engine], None]) -> None:
-        """Does something with each engine that is not at fault, side by side; what goes wrong is left with it."""
+        """Does something with each engine that is not at fault, side by side; an error is left with its engine."""
 
         def done(engine: Engine) -> None:
             try:
@@ -352,12 +348,11 @@ class EngineRollouts:
             list(self._threads.map(done, going))
 
     def _end_unless_faults(self, engines: Sequence[Engine]) -> None:
-        """Raises what went wrong otherwise than by weights that did not arrive, on all processes."""
+        """Raises errors other than weights that did not arrive, on all processes."""
         errors = [engine.error for engine in engines]
         faulty_anywhere(next((e for e in errors if e and not isinstance(e, SyncFault)), None), "the sync")
 
     def _settled(self, metrics: dict[str, float]) -> dict[str, float]:
-        """Tells the other processes of a sync that was proven, and returns the metrics of all of them."""
         handed = [engine.link.handed() for engine in self.engines]
         every = gathered((metrics, handed), "the proven weights")
         if self._guest is not None:

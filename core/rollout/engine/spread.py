@@ -1,8 +1,4 @@
-"""Distributes prompts over several engines and returns the completions in the order of the prompts.
-
-The members of a group go to one engine, which computes their prompt once. Over several turns a rollout stays with the
-engine that has computed what stands before its next turn. Engines sample at the same time.
-"""
+"""Distributes prompts over engines, a group to one, the next turn to the same, and keeps the order of completions."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ class Seats:
         self._seats: list[tuple[list[int], int]] = []
 
     def shares(self, prompts: PromptIds) -> list[list[int]]:
-        """Deals prompts out by their numbers: where an earlier one went that they begin with; equal ones together."""
+        """Assigns prompts by number to the engine of an earlier one that they begin with; equal ones together."""
         shares: list[list[int]] = [[] for _ in range(self._number)]
         unique, copies = runs(prompts)
         known = sorted(self._seats, key=lambda seat: -len(seat[0]))

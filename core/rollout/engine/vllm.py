@@ -1,12 +1,11 @@
 """Runs vLLM inside this process: samples token ids and returns their log-probabilities.
 
-On a GPU the engine gives up its memory between rollouts and takes it back. It is handed weights through vLLM's
-weight-transfer session and adapters as tensors, by the methods of core/rollout/sync/worker.py. The engine object stays
-here: nothing of it hangs off the model.
+On a GPU the engine releases its memory between rollouts. It gets weights through vLLM's weight-transfer session and
+adapters as tensors, by the methods of core/rollout/sync/worker.py.
 
 Where several processes train together, each has an engine on its own device. Started as by an external launcher, vLLM
-takes its device from LOCAL_RANK, and makes groups of one process for itself instead of using torch's process group of
-the training. All processes have to start their engines together; from then on none waits for another.
+takes its device from LOCAL_RANK and makes groups of one process instead of using the training's process group. All
+processes have to start their engines together.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class VllmEngine(ServedEngine):
         self._request = None
 
     def put_adapter(self, adapter: Adapter) -> None:
-        """Hands the adapter over in memory under a new number."""
+        """Loads the adapter in memory under a new number."""
         from vllm.lora.request import LoRARequest
 
         self._version += 1
@@ -257,11 +256,7 @@ def sampled_of(completion: Any) -> Sampled:
 
 
 class ShardedEngine(VllmEngine):
-    """A `VllmEngine` on several devices, with a process for each (tensor parallel).
-
-    A stream of weights cannot go to other processes, so they are sent one by one within a session, whole, and each rank
-    keeps its part. Fingerprints are of the whole, put together by the ranks.
-    """
+    """A `VllmEngine` on several devices (tensor parallel); weights are sent one by one, since a stream cannot be."""
 
     def put_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Loads weights one by one; a broken stream leaves an engine that can be loaded again."""

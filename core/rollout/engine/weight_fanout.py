@@ -1,9 +1,8 @@
-"""Hands one stream of weights to several engines at once.
+"""Sends one stream of weights to several engines at once.
 
 Theory of operation. Making the next tensor may be a step that all processes of a run take together, so the stream is
-always read to its end, by the thread that asked for it, whatever becomes of the takers. Each taker of several reads in
-a thread of its own, from a lane that holds one tensor; a lane whose taker gave up is passed by. So there is never a
-second copy of the model, and the slowest engine sets the pace.
+always read to its end, by the calling thread. Each taker reads in a thread of its own, from a lane that holds one
+tensor; a lane whose taker gave up is skipped. So there is never a second copy of the model.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ LOOK = 0.05  # seconds between two looks at whether a taker is still there
 
 
 def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named]], T]]) -> list[Future[T]]:
-    """Hands a stream to takers side by side; returns what became of each, or raises what the stream raised."""
+    """Sends a stream to takers side by side; returns each one's result, or raises what the stream raised."""
     source = _Source(tensors)
     if len(takers) < 2:
         taken = [Future[T]() for _ in takers]
@@ -53,8 +52,6 @@ def hand_out(tensors: Iterable[Named], takers: Sequence[Callable[[Iterator[Named
 
 
 class _Source:
-    """A stream that remembers what it raised."""
-
     def __init__(self, tensors: Iterable[Named]) -> None:
         self._tensors = iter(tensors)
         self.error: Exception | None = None
@@ -90,7 +87,6 @@ class _Lane:
             self._left.set()
 
     def put(self, item: Named | BaseException | None) -> None:
-        """Adds a tensor, the end of the stream (None) or why it broke off, unless the taker has left."""
         while not self._left.is_set():
             try:
                 self._next.put(item, timeout=LOOK)

@@ -1,13 +1,12 @@
 """Replaces linear layers, and the attention, MLP and norm layers around them, by faster ones for decoding.
 
-A decoding step of few rows makes hundreds of small calls, each of which takes longer to begin than to compute. Here
-queries and keys are rotated together, a norm is one call, and, for one new token in each row, the backbone calls its
-layers itself, without the mask, checks and wrappers of its own forward pass. Only for the families that the tests
-compare. In lower precision they round where the model's own calls do.
+A decoding step of few rows makes hundreds of small calls that take longer to begin than to compute. Here queries and
+keys are rotated together, a norm is one call, and, for one new token in each row, the backbone calls its layers itself.
+Only for the families that the tests compare. In lower precision they round where the model's own calls do.
 
 In float32 on a CPU the queries, keys and values of a layer are one product, too, as are both inner products of an MLP,
-and oneDNN brings weights into the order in which it reads them once, instead of in every product: 1.1 to 2.7 times as
-fast for 8 to 64 rows. Elsewhere a copy of the weights costs memory and gains less.
+and oneDNN reorders weights once instead of in every product: 1.1 to 2.7 times as fast for 8 to 64 rows. Elsewhere a
+copy of the weights costs memory and gains less.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def parts(module: Any) -> list[Any] | None:
 
 
 def joined(module: Any, product: Product | None) -> Callable[..., Any]:
-    """Returns what computes what a module with `parts` does; the product is that of all of them, side by side."""
+    """Returns what computes a module with `parts`; `product` is that of all of them, side by side."""
     kind = _kind(module)
     if kind == "Attention":
         own = (module.q_proj, module.k_proj, module.v_proj)
@@ -84,7 +83,7 @@ def joined(module: Any, product: Product | None) -> Callable[..., Any]:
 
 
 def one_of(layers: Sequence[torch.nn.Linear]) -> torch.nn.Linear:
-    """Returns a linear layer that computes what these do, side by side; all of them have a bias or none has."""
+    """Returns a linear layer that computes these side by side; all of them have a bias or none has."""
     weight = torch.cat([layer.weight.detach() for layer in layers])
     biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
     whole = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bool(biases), device="meta")
@@ -190,7 +189,7 @@ def _attention(module: Any, product: Product) -> Callable[..., tuple[torch.Tenso
 
 
 class _Rotations:
-    """The rotations of positions, each of which is computed once where it depends on the position alone."""
+    """The rotations of positions, each computed once where it depends on the position alone."""
 
     def __init__(self, rotary: Any) -> None:
         self._rotary, self._known = rotary, getattr(rotary, "rope_type", "") in _FIXED
@@ -198,7 +197,6 @@ class _Rotations:
         self._count = 0
 
     def at(self, positions: torch.Tensor, like: torch.Tensor) -> _Turned:
-        """Returns the rotations of positions [B, L], for states of a dtype."""
         if not self._known:
             return _Turned.of(*self._rotary(like, positions))
         most = int(positions.max()) + 1
@@ -216,7 +214,6 @@ class _Turned(NamedTuple):
 
     @classmethod
     def of(cls, cos: torch.Tensor, sin: torch.Tensor) -> _Turned:
-        """Returns rotations that a model computed, [B, L, D] each."""
         half = sin.shape[-1] // 2
         return cls(cos.unsqueeze(2), torch.cat([-sin[..., :half], sin[..., half:]], dim=-1).unsqueeze(2))
 
@@ -226,7 +223,6 @@ class _Turned(NamedTuple):
         return _Turned(self.cos.index_select(1, rows).view(shape), self.sin.index_select(1, rows).view(shape))
 
     def applied(self, heads: torch.Tensor) -> torch.Tensor:
-        """Returns rotated heads [B, L, H, D]."""
         half = heads.shape[-1] // 2
         other = torch.cat([heads[..., half:], heads[..., :half]], dim=-1)
         if heads.dtype == torch.float32:

@@ -1,12 +1,11 @@
 """Keeps the keys and values of a generation for the next turn of its rollouts.
 
 Theory of operation. The context of a turn is that of the turn before and a few tokens more, so only these need a
-forward pass. A generation hands over the cache of its rows. The next one looks for its contexts among what was handed
-over, by their tokens; it puts the cache of each row together again, without the slots of padding and of tokens that
-came after the row's end, padded on the left like prompts, and computes what is new. A mask hides every padded slot and
-each token has the position that it has in its own row, so log-probabilities are those of a plain forward pass. Weights
-must not change in between, so an instance is for one batch of rollouts. Prompts of which nothing was kept are computed
-beside the others. A cache of another kind than full attention's (sliding windows, states) is not kept.
+forward pass. A generation hands over the cache of its rows; the next one finds its contexts among them by their tokens,
+puts each row's cache together again, without padding and tokens after the row's end, padded on the left, and computes
+what is new. Masks and positions make log-probabilities those of a plain forward pass. Weights must not change in
+between, so an instance is for one batch of rollouts. Only full attention's caches are kept (no sliding windows or
+states).
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from grpo.core.rollout.types import PromptIds
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A batch that can be decoded."""
-
     carries: Carried  # the cache, [B, ...]; without the slots of prompts where these are held apart
     mask: torch.Tensor  # [B, W], 1 for the slots of the cache, or of prompts that are held apart, that count
     position: torch.Tensor  # [B], of the last token
@@ -55,10 +52,10 @@ class KeptTurns:
     def put(
         self, cache: Any, rows: torch.Tensor | slice, counts: torch.Tensor, contexts: Sequence[tuple[int, ...]]
     ) -> None:
-        """Takes rows of a cache.
+        """Takes rows of a cache: [N], copied; or a slice of a cache that nobody uses any more.
 
-        `rows`: which, [N], copied; or a slice of them, of a cache that nobody uses any more. `counts`: [N, W], whether
-        a slot of the cache holds a token of the context. `contexts`: the tokens of those slots, for each row.
+        `counts`: [N, W], whether a slot holds a token of the context. `contexts`: the tokens of those slots, for each
+        row.
         """
         from transformers import DynamicCache
         from transformers.cache_utils import DynamicLayer
@@ -76,11 +73,7 @@ class KeptTurns:
     def start(
         self, model: Any, prompts: PromptIds, pad_id: int, prefill: Callable[[Sequence[Sequence[int]]], Started]
     ) -> Started | None:
-        """Goes on from what was kept, which is forgotten; returns None where nothing was kept of any prompt.
-
-        `model`: the one whose cache was kept, with the same weights. `prompts`: token ids, each longer than what was
-        kept of it. `pad_id`: fills the left of what is new.
-        """
+        """Continues what was kept, which is then forgotten; None where nothing was. `model`: with the same weights."""
         parts, where = self._parts, self._where
         self._parts, self._where = [], {}
         lengths = sorted({len(context) for context in where}, reverse=True)
@@ -127,7 +120,6 @@ def _gone_on(
 
 
 def _joined(first: Started, rows: Sequence[int], other: Started, others: Sequence[int]) -> Started:
-    """Returns one batch of two, whose rows go to these places."""
     parts = [_part(first), _part(other)]
     places = [(0, 0)] * (len(rows) + len(others))
     for part, numbers in enumerate((rows, others)):

@@ -1,8 +1,4 @@
-"""Gives a transformers cache room to grow, so that new tokens are added without copying keys and values.
-
-A `DynamicLayer` copies all it holds for each new token. Here tokens are written into slots that were allocated before;
-`keys` and `values` are views of those that are taken. Room is made by a quarter of what is there.
-"""
+"""Allocates a transformers cache in advance, by a quarter more, so that new tokens copy no keys and values."""
 
 from __future__ import annotations
 
@@ -47,7 +43,6 @@ class PreallocatedLayer(DynamicLayer):  # type: ignore[misc]
 
 
 def _moved(old: torch.Tensor, new: torch.Tensor, slots: int) -> torch.Tensor:
-    """Returns [B, heads, slots, D] that begins with the old ones."""
     room = new.new_empty((*new.shape[:2], slots, new.shape[3]))
     if old.numel():
         room[..., : old.shape[-2], :] = old

@@ -1,10 +1,8 @@
-"""Merges a policy's adapter into its weights and lays them out for sampling.
+"""Merges a policy's adapter into its weights and lays them out for sampling, to save two of three products per layer.
 
-Each adapted layer otherwise makes three products of one, at every token. Weights in float32 are folded into a copy that
-lasts as long as the sampling, and then the frozen ones are back, bit for bit. Left alone are weights of lower
-precision, which would lose part of the adapter in the sum, layers that another module shares, shards of layers, and
-kinds of adapters that are more than a sum. A copy that is laid out for sampling (core/rollout/hf/faster_layers.py) is
-the only one.
+Float32 weights are merged in a copy, for as long as the sampling lasts. Left alone are weights of lower precision,
+which would lose part of the adapter in the sum, layers that another module shares, shards of layers, and adapters that
+are more than a sum. A copy that is laid out for sampling (core/rollout/hf/faster_layers.py) is the only one.
 """
 
 from __future__ import annotations
@@ -22,10 +20,7 @@ from grpo.core.rollout.hf.faster_layers import Product, gains, is_known, is_prec
 
 @contextmanager
 def folded(model: Any, *, packs: bool = False) -> Iterator[None]:
-    """Adds the adapter of a model to its weights while this lasts; gradients are not needed meanwhile.
-
-    `packs`: also lay weights out for products of few rows, and make fewer calls of many small ones.
-    """
+    """Merges the adapter of a model for the block, without gradients; `packs`: lay weights out for few rows, too."""
     rounds = hasattr(model, "_original_forward") or torch.is_autocast_enabled(model.device.type)  # accelerate's does
     packs = packs and not rounds
     adapters = {adapter.base_layer: adapter for adapter in _foldable(model)}
@@ -99,7 +94,6 @@ def _joinable(
 
 
 def _wrapped(model: Any) -> set[Any]:
-    """Returns the layers below adapters that change their weights from call to call."""
     if not hasattr(model, "peft_config"):
         return set()
     from peft.tuners.lora.layer import ParamWrapper
@@ -108,7 +102,6 @@ def _wrapped(model: Any) -> set[Any]:
 
 
 def _foldable(model: Any) -> list[Any]:
-    """Returns the layers whose adapter is a sum with their own weights."""
     if not hasattr(model, "peft_config"):
         return []
     from peft.tuners.lora import Linear

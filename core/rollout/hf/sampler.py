@@ -1,12 +1,12 @@
 """Implements the rollout backend that samples with the policy itself, through transformers.
 
-Theory of operation of `sample`. Prompts are left-padded and every row carries its own position ids, so a row decodes
-exactly as it would alone; where a model's states would see the padding (core/rollout/hf/states.py), prompts of one
-length are decoded together. Equal prompts (the members of a group) are prefilled once; their keys and values are held
-once, too, where that pays (core/policy/prompt_keys.py), and are else copied. For as long as a batch takes, an adapter
-in float32 is added to a copy of the weights (core/rollout/hf/merged_lora.py), and a CPU computes with them in fewer,
-larger products (core/rollout/hf/faster_layers.py). Rows that ended leave the batch as soon as enough have ended to pay
-for shrinking the cache. Between the turns of a rollout the cache may be kept (core/rollout/hf/kept_turns.py).
+Theory of operation of `sample`. Prompts are left-padded with position ids, so a row decodes exactly as it would alone;
+where a model's states would see the padding (core/rollout/hf/states.py), prompts of one length are decoded together.
+Equal prompts (the members of a group) are prefilled once; their keys and values are shared where that pays
+(core/policy/prompt_keys.py), and else copied. During a batch a float32 adapter is merged
+(core/rollout/hf/merged_lora.py) and a CPU computes in fewer, larger products (core/rollout/hf/faster_layers.py). Rows
+that ended leave the batch as soon as that pays for shrinking the cache. Between turns the cache may be kept
+(core/rollout/hf/kept_turns.py).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HfRollouts:
         ]
 
     def turns(self) -> Callable[[PromptIds, SamplingParams], list[Sampled]]:
-        """Returns what samples turn after turn and keeps what it computed, unless `batch_size` is to save memory."""
+        """Returns what samples turn after turn and keeps its cache, unless `batch_size` is to save memory."""
         return self.generate if self._batch_size else partial(sample, self._model, kept=KeptTurns())
 
     def differing(self, model: Any) -> list[str]:
@@ -99,11 +99,10 @@ def sample(
     on_done: OnDone | None = None,
     kept: KeptTurns | None = None,
 ) -> list[Sampled]:
-    """Samples one completion for each prompt.
+    """Samples one completion for each prompt; equal neighbours share their prefill.
 
-    `model`: a causal language model; it is put into evaluation mode and back. `prompts`: token ids; equal neighbours
-    share their prefill. `kept`: keeps what was computed for the next turn, and has what was kept last. Raises
-    UsageError: a prompt is empty, or does not fit the context together with `max_tokens`; RunError: the model computes
+    `model`: put into evaluation mode and back. `kept`: the cache of the last turn, and for the next. Raises UsageError
+    for an empty prompt, or one that does not fit the context together with `max_tokens`; RunError if the model computes
     NaN.
     """
     if not prompts:
@@ -127,18 +126,12 @@ def sample(
 
 
 def _without_records(model: Any) -> AbstractContextManager[Any]:
-    """Returns what keeps torch from all that only gradients need; each call then takes less time to begin.
-
-    Tensors made so can never have a gradient, so no model may keep one: those that are not known do as they like, and
-    autocast keeps weights that it rounded.
-    """
+    """Returns `inference_mode`, which saves time per call, unless an unknown model or autocast may keep tensors."""
     rounds = torch.is_autocast_enabled(model.device.type)
     return nullcontext() if rounds or not is_known(model) else torch.inference_mode()
 
 
 def _outside(on_done: OnDone) -> OnDone:
-    """Returns what passes completions on to code that may compute what it likes."""
-
     def passed(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
         with torch.inference_mode(False), torch.no_grad():
             on_done(numbers, done)
@@ -147,7 +140,6 @@ def _outside(on_done: OnDone) -> OnDone:
 
 
 def _at(on_done: OnDone, places: Sequence[int]) -> OnDone:
-    """Returns what passes completions of some of the prompts on under their numbers in the whole."""
     return lambda numbers, done: on_done([places[number] for number in numbers], done)
 
 
@@ -197,7 +189,6 @@ def _decode(
             on_done([number for number, _ in done], [completion for _, completion in done])
 
     def put_aside(rows: torch.Tensor | slice, computed: int) -> None:
-        """Keeps rows of the batch, of whose new tokens `computed` went through the model."""
         if kept is None:
             return
         numbers = alive[rows]
@@ -336,7 +327,6 @@ def _gather(logprobs: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
 
 
 def _filtered(logprobs: torch.Tensor, params: SamplingParams) -> torch.Tensor:
-    """Applies top-k, top-p and min-p with the processors of transformers; without filters, returns its argument."""
     if params.top_k == 0 and params.top_p == 1.0 and params.min_p == 0.0:
         return logprobs
     from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper

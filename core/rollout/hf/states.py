@@ -1,9 +1,8 @@
 """Reads the cache or recurrent state from the output of a forward pass, whatever its class.
 
-Attention's keys and values have a slot for each token, and a mask hides those of padding. States (of state-space
-models, linear attention, short convolutions) have none: what padding writes into them stays. So rows of models with
-states are decoded without padding, together with rows of their own length; so are those of models that cannot be told
-the position of a token, or whose cache nobody else can handle.
+Attention's cache has a slot for each token, and a mask hides padding. Padding that is written into states (state-space
+models, linear attention, short convolutions) stays. So models with states are decoded in rows of one length, as are
+those that take no positions, or whose cache is unknown.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Carried:
 
 
 def carried(model: Any, output: Any) -> Carried:
-    """Returns what the output of a model's forward pass hands on."""
+    """Returns the cache or state in the output of a model's forward pass."""
     name, cache = cache_argument(model), output_cache(output)
     if name and hasattr(cache, "reorder_cache") and all(map(_is_known, getattr(cache, "layers", [None]))):
         return Carried(name, cache)

@@ -94,8 +94,8 @@ def card_of_model(
 ) -> ServerCapabilities:
     """Returns what a server of a model will be, before it has an engine.
 
-    `context`: tokens of prompt and completion; None: the model's own limit. Raises UsageError: the model cannot be
-    read, has no limit of its own, or has not these modules.
+    `context`: tokens of prompt and completion; None: the model's own limit. Raises UsageError if the model cannot be
+    read, or lacks a limit or these modules.
     """
     from grpo.core.config.sections import LoraSection
     from grpo.core.policy.load import linear_modules, load_model_config, load_tokenizer, refuse_unknown_targets
@@ -126,7 +126,7 @@ def card_of_model(
 
 
 def largest_frame(source: str) -> int:
-    """Returns the bytes of a model's largest tensor on its way: each number with its place. Raises UsageError."""
+    """Returns the bytes of a model's largest tensor in transfer: each number with its place. Raises UsageError."""
     from grpo.core.policy.load import empty_model, load_model_config
 
     model = empty_model(load_model_config(source))
@@ -155,7 +155,6 @@ def refuse_unsplittable(source: str, devices: int) -> None:
 
 
 def _counts(setting: Any) -> list[int]:
-    """Returns a setting of the layers as numbers, also where a model has one for all, or none."""
     return [count for count in (setting if isinstance(setting, list) else [setting]) if count]
 
 
@@ -165,10 +164,7 @@ def last_parts(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def logprobs_of(config: RunConfig) -> bool | None:
-    """Returns which log-probabilities a run needs, see `ServerCapabilities`.
-
-    Training divides by the temperature and knows no filters; engines report what is before both or after both.
-    """
+    """Returns a run's log-probabilities (`ServerCapabilities`): before or after temperature and filters."""
     if config.rollout.temperature != 1.0:
         return False
     filtered = (config.rollout.top_p, config.rollout.top_k, config.rollout.min_p) != (1.0, 0, 0.0)
@@ -191,7 +187,7 @@ def vocabulary_of(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def card_from_json(tree: Mapping[str, Any]) -> ServerCapabilities:
-    """Reads a card; what a newer server adds is left out. Raises UsageError: it is none."""
+    """Reads a card, without what a newer server adds. Raises UsageError."""
     known = {field.name for field in fields(ServerCapabilities)}
     try:
         card = ServerCapabilities(**{name: value for name, value in tree.items() if name in known})
@@ -232,7 +228,7 @@ def misfits(card: ServerCapabilities, wanted: ServerCapabilities) -> list[str]:
 
 
 def command_for(wanted: ServerCapabilities, url: str, *, embedded: bool, all_linear: bool) -> str:
-    """Returns the command that starts a server which fits; `all_linear`: the adapted modules need no telling."""
+    """Returns the command that starts a server which fits; `all_linear`: omit the adapted modules."""
     place = urlsplit(url)
     words = ["grpo", "serve-rollouts"]
     if not embedded:

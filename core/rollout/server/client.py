@@ -1,11 +1,8 @@
 """Implements an engine link to a rollout server (core/rollout/server/serve.py).
 
-A server can be killed and started again in the middle of a run; then it holds the weights of its file. Its incarnation
-shows that: `epoch` waits until a server answers, and returns another number when it is another one, so that
-everything is handed over and proven anew.
-
-Of several processes that train together, one hands weights to a server; the others only sample on it, naming the
-incarnation and the handing over that the first one tells them of.
+A server that was restarted holds the weights of its file. `epoch` waits until a server answers, and returns another
+number for another incarnation, so that everything is sent and verified anew. Of several processes, one syncs a server;
+the others sample on it, naming the incarnation and the sync that the first one tells them of.
 """
 
 from __future__ import annotations
@@ -53,9 +50,8 @@ class ServerLink(GuestLink):
     """A link to a server, which has memory of its own and goes on running for the next run.
 
     `patience`: seconds to wait for a server that is gone. `warned`: told when it is gone, and when it is back. `last`:
-    the weights as they went out last, which all links of a run share; None: every tensor is sent whole. `broadcasts`:
-    weights go by a group of their own, and not by HTTP. Raises UsageError: there is none, or it is not what the run
-    needs.
+    the weights as they were last sent, shared by all links of a run; None: every tensor is sent whole. `broadcasts`:
+    weights go by a group of their own, not by HTTP. Raises UsageError if there is none, or it does not fit the run.
     """
 
     def __init__(
@@ -85,7 +81,7 @@ class ServerLink(GuestLink):
         self.lora = card.lora_rank is not None
 
     def epoch(self) -> int:
-        """Waits until the server answers; another number: it lost what was handed over. Raises RunError."""
+        """Waits until the server answers; another number: it lost its weights. Raises RunError."""
         state = self._await_state()
         same = all(state[name] == self._known[name] for name in ("incarnation", "handed"))
         if self._doubted or not same:
@@ -116,7 +112,7 @@ class ServerLink(GuestLink):
         return sent
 
     def forget(self) -> None:
-        """Sends everything the next time, to a group that is made anew."""
+        """Sends everything the next time, to a new group."""
         self._sender.forget()
         if self._group is not None:
             self._group.close()
@@ -162,7 +158,6 @@ class ServerLink(GuestLink):
         return [ready[number] for number in range(len(prompts))]
 
     def _broadcast(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int:
-        """Sends weights to the group, each after its announcement; returns their bytes."""
         group = self._group or self._joined()
         self._group = None  # unless all goes well: members that are out of step are of no more use
         sent = 0
@@ -200,11 +195,11 @@ class ServerLink(GuestLink):
         return group
 
     def handed(self) -> Mapping[str, Any]:
-        """Returns the server's address, its incarnation and the number of the last handing over."""
+        """Returns the server's address, its incarnation and the number of the last sync."""
         return {"url": self._url, "incarnation": self._known["incarnation"], "handed": self._known["handed"]}
 
     def follow(self, handed: Sequence[Mapping[str, Any]]) -> None:
-        """Samples from now on with what another process handed over and proved."""
+        """Samples from now on with what another process sent and verified."""
         (own,) = [item for item in handed if item.get("url") == self._url]
         self._known = {**self._known, **own}
 
@@ -247,7 +242,6 @@ class ServerLink(GuestLink):
         more: Mapping[str, str] | None = None,
         heard: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> Any:
-        """Calls the server and returns the result. Raises EngineLost, SyncFault, UsageError."""
         headers = {
             "Content-Type": BYTES,
             INCARNATION: str(self._known["incarnation"]),
@@ -323,7 +317,6 @@ def state_of(url: str) -> dict[str, Any]:
 
 
 def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Posts a request and yields the lines of the answer. Raises OSError, HTTPException: the connection broke off."""
     connection = _connection(url, SILENCE)
     chunked = not isinstance(body, bytes)
     sent = {**headers, **_token(), **({"Transfer-Encoding": "chunked"} if chunked else {})}

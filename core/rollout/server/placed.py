@@ -41,7 +41,7 @@ class PlacedServer:
         )
 
     def address(self, _: bytes) -> bytes:
-        """Returns its URL, once it has loaded. Raises RunError: it ended, or takes longer than `LOADING`."""
+        """Returns its URL, once it has loaded. Raises RunError if it ended, or takes longer than `LOADING`."""
         until = time.monotonic() + LOADING
         while time.monotonic() < until:
             self._output.seek(0)

@@ -1,16 +1,15 @@
 """Serves a rollout engine over HTTP: `grpo serve-rollouts` runs it, core/rollout/server/client.py is its client.
 
 How it works. The thread that started the engine runs every call on it, one at a time; the thread of the HTTP server
-(core/http/) reads requests and writes answers, so `/state` is answered at once, also in the middle of a long rollout.
-Two numbers guard against serving other weights than a run thinks: the incarnation is drawn anew by each start of a
-server, `handed` counts how often weights were handed over, by any caller. Every call but `/state` names both and is
-refused, on the engine's thread, when either has changed. `handed` is raised before weights are handed over, so weights
-that arrived by half belong to nobody. A caller whose handing over broke off raises it itself (`/claim`), which makes a
-straggler stale.
+(core/http/) reads requests and writes answers, so `/state` is answered at once. Two numbers guard against serving other
+weights than a run thinks: the incarnation is drawn anew by each start, `handed` counts the syncs. Every call but
+`/state` names both and is refused, on the engine's thread, when either has changed. `handed` is raised before a sync,
+so weights that arrived by half belong to nobody. A caller whose sync broke off raises it itself (`/claim`), which makes
+a straggler stale.
 
-An answer is lines of JSON: completions as they end, blank lines to show that the server lives, and a last one with the
-result or the error. Tensors come as frames (core/rollout/server/wire.py). Nothing is pickled, no call names code to
-run. A server without a token listens on the loopback alone and answers to its names alone.
+An answer is lines of JSON: completions as they end, blank lines as signs of life, and a last one with the result or the
+error. Tensors come as frames (core/rollout/server/wire.py). Nothing is pickled, no call names code to run. A server
+without a token listens on the loopback alone and answers to its names alone.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Stale(Exception):
 
 
 class Call:
-    """Something to do with the engine, and the lines that answer it, for the event loop that it is made in."""
+    """Work for the engine, and the lines that answer it, for the event loop that it is made in."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -108,10 +107,10 @@ class Call:
 
 
 class RolloutServer:
-    """Serves one engine.
+    """Serves one engine at `address`, host and port, taken at once and answered on from `serve`.
 
-    `address`: host and port, taken at once, answered on from `serve`. `largest`: bytes of one tensor on its way, at
-    most. Raises OSError: the address is taken; UsageError: other machines reach it, and there is no token.
+    `largest`: the most bytes of one tensor in transfer. Raises OSError if the address is taken; UsageError if other
+    machines reach it, and there is no token.
     """
 
     def __init__(self, address: tuple[str, int], token: str | None, largest: int = LARGEST) -> None:
@@ -161,24 +160,24 @@ class RolloutServer:
         return {**asdict(self.card), "incarnation": self.incarnation, "handed": self.handed}
 
     def claim(self) -> int:
-        """Makes calls that were sent before, and may still be on their way, stale; returns the number to name now."""
+        """Makes earlier calls that may still be on their way stale; returns the number to name now."""
         self.handed += 1
         return self.handed
 
     def put_weights(self, items: Unframed, keep: bool) -> int:
-        """Loads weights as they arrive, and keeps a copy where asked to; returns the number of this handing over."""
+        """Loads weights as they arrive, and keeps a copy if asked to; returns the number of this sync."""
         self.handed += 1
         self.engine.put_weights(self._held.taken(items, keep=keep))
         return self.handed
 
     def receive(self, items: Unframed) -> int:
-        """Loads weights from the group, as they are announced; returns the number of this handing over."""
+        """Loads weights from the group, as they are announced; returns the number of this sync."""
         self.handed += 1
         self.engine.receive(items.announced())
         return self.handed
 
     def put_adapter(self, items: Unframed, rank: int) -> int:
-        """Loads an adapter; returns the number of this handing over."""
+        """Loads an adapter; returns the number of this sync."""
         self.handed += 1
         adapter = Adapter(rank, dict(HeldWeights().taken(items, keep=False)))
         self.engine.put_adapter(adapter)
@@ -227,7 +226,7 @@ class RolloutServer:
         return _Relayed(call.answer(), media_type="application/json")
 
     async def _work(self, request: Request, path: str) -> Work:
-        """Returns what a request asks for; small bodies are read here, weights while the engine takes them."""
+        """Returns the work of a request; small bodies are read here, weights while the engine takes them."""
         if path == "/weights":
             return self._received(request, partial(self.put_weights, keep=request.headers.get(KEEP) == "1"))
         if path == "/announced":
@@ -262,8 +261,6 @@ class RolloutServer:
 
 
 class _Body:
-    """The body of a request, for another thread than that of the server."""
-
     def __init__(self, request: Request) -> None:
         self._parts = request.stream()
         self._loop = asyncio.get_running_loop()
@@ -289,8 +286,6 @@ class _Body:
 
 
 class _Relayed(StreamingResponse):
-    """An answer that may begin before the engine has read the whole request."""
-
     async def listen_for_disconnect(self, receive: Receive) -> None:
         await asyncio.Event().wait()
 

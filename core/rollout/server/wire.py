@@ -1,9 +1,9 @@
 """Defines the protocol of rollout server and client: headers, sizes, completions as JSON, tensors as frames.
 
-A frame is eight bytes of length, eight of the XXH3 digest of what follows, and a safetensors file. The file holds one
-tensor under its name, or what changed in one (positions and new values), or nothing but the notice that a tensor is
-the same; its metadata say which. A frame of length 0 ends the stream, so a connection that breaks off is never taken
-for the end, and a flipped bit never for a weight. Nothing is pickled.
+A frame is eight bytes of length, eight of the XXH3 digest of what follows, and a safetensors file with one tensor, or
+what changed in one (positions and new values), or the notice that a tensor is the same; its metadata say which. A frame
+of length 0 ends the stream, so a broken connection is never taken for the end, and a flipped bit never for a weight.
+Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def frames(items: Iterable[Item | Announced], *, end: bool = True) -> Iterator[b
 
 
 class Unframed:
-    """Iterates over the items [tensors on the CPU] of a stream of frames. `largest`: bytes of a frame, at most."""
+    """Iterates over the items [tensors on the CPU] of a stream of frames. `largest`: the most bytes of a frame."""
 
     def __init__(self, source: Readable, largest: int = LARGEST) -> None:
         self._source = source
@@ -83,7 +83,7 @@ class Unframed:
         self._ended = False
 
     def __iter__(self) -> Iterator[Item]:
-        """Yields the items that are left. Raises ConnectionError: the stream broke off, or is none of items."""
+        """Yields the items that are left. Raises ConnectionError for a broken stream."""
         for item in self._all():
             if isinstance(item, Announced):
                 raise ConnectionError(f"{item.name} was announced, and no group was joined")
@@ -102,7 +102,6 @@ class Unframed:
             self._frame()
 
     def _all(self) -> Iterator[Item | Announced]:
-        """Yields whatever is left. Raises ConnectionError: the stream broke off, or is none of frames."""
         while blob := self._frame():
             try:
                 item = _unpacked(blob)
@@ -145,7 +144,6 @@ def _packed(item: Item | Announced) -> bytes:
 
 
 def _unpacked(blob: bytes) -> Item | Announced:
-    """Reads the safetensors file of an item. Raises SafetensorError, KeyError, ValueError: it is none."""
     tensors = load(blob)  # looks at the header before anything else does
     notes: Mapping[str, str] = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])["__metadata__"]
     name, kind = notes["name"], notes["kind"]
@@ -169,7 +167,6 @@ def _unpacked(blob: bytes) -> Item | Announced:
 
 
 def _announced(name: str, dtype: str, shape: list[int]) -> Announced:
-    """Returns an announcement of a tensor that can be. Raises ValueError: it cannot."""
     kind = getattr(torch, dtype, None)
     fits = all(isinstance(size, int) and size >= 0 for size in shape)
     if not isinstance(kind, torch.dtype) or not fits or math.prod(shape) * kind.itemsize > LARGEST:
@@ -178,7 +175,7 @@ def _announced(name: str, dtype: str, shape: list[int]) -> Announced:
 
 
 def exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    """Reads so many bytes, and takes memory for them as they arrive. Raises ConnectionError: there are fewer."""
+    """Reads `size` bytes, and takes memory for them as they arrive. Raises ConnectionError if there are fewer."""
     parts: list[bytes] = []
     left = size
     while left:

@@ -1,13 +1,10 @@
 """Encodes the difference of two tensors in as few bytes as possible, and applies it.
 
-Theory of operation. A step at a learning rate of 1e-6 moves about one in two hundred bfloat16 weights, mostly by their
-last bit, and those lie scattered, so what changed is told entry by entry: where, and the new value, bit for bit.
-Entries are compared as whole numbers of their width, so every NaN is itself and -0.0 is not 0.0.
-
-Where is told in the shortest of three forms. A bitmap has a bit for every entry. Gaps are the numbers of unchanged
-entries before each changed one, as words of 8 or 16 bits; the largest word stands for itself and says that the gap goes
-on. Where all of that is no less than half of the tensor, the tensor itself is the better message, and there are no
-`Changes`.
+Theory of operation. A step at a learning rate of 1e-6 moves about one in two hundred bfloat16 weights, scattered, so
+changes are sent entry by entry: where, and the new value, bit for bit. Entries are compared as integers, so every NaN
+is itself and -0.0 is not 0.0. Positions take the shortest of a bitmap, or gaps between changed entries as words of 8 or
+16 bits, whose largest says that the gap goes on. Where all of that is no less than half of the tensor, there are no
+`Changes`, and the tensor is sent.
 """
 
 from __future__ import annotations
@@ -75,7 +72,7 @@ def applied(old: torch.Tensor, changes: Changes) -> torch.Tensor:
 
 
 def _numbers(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """Returns a tensor's entries [N] as whole numbers of the same bits, in the same memory."""
+    """Returns a tensor's entries [N] as integers of the same bits, in the same memory."""
     return np.asarray(tensor.detach().reshape(-1).view(_AS_NUMBERS[tensor.element_size()]).numpy())
 
 
@@ -112,7 +109,6 @@ def _shortest(positions: Numbers, size: int) -> tuple[Form, Bytes]:
 
 
 def _read(changes: Changes, size: int) -> Numbers:
-    """Returns the positions of changes among `size` entries. Raises ValueError: these are none."""
     data = changes.positions
     if changes.form == "bitmap":
         if len(data) != -(-size // 8):

@@ -1,10 +1,9 @@
 """Sends only changed weights to a remote engine, which restores the whole tensors.
 
-Theory of operation. Weights are known by the digest of their bits, type and shape, not by the number of a step. The
-sender has a copy of the weights that went out last and notes for each engine the digests of what it holds; the receiver
-has a copy of what arrived. Changes name the digest that they are from and the one that they lead to, and the receiver
-checks both. So changes are only ever made of the right weights, whatever broke off, was repeated, or went to several
-engines at once; in doubt a tensor travels whole.
+Theory of operation. Weights are known by the digest of their bits, type and shape, not by a step. The sender has a copy
+of the weights that went out last and records each engine's digests; the receiver has a copy of what arrived. Changes
+name the digests before and after, and the receiver checks both, so they are only ever applied to the right weights; in
+doubt a tensor travels whole.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What makes the tensor of one digest of that of another."""
+    """The changes from the tensor of one digest to that of another."""
 
     name: str
     digest: str
@@ -68,8 +67,6 @@ Item = Whole | Changed | Same | Again
 
 @dataclass(slots=True)
 class _Entry:
-    """A tensor as it went out last."""
-
     digest: str
     tensor: torch.Tensor
     before: str = ""  # digest of the one before
@@ -112,7 +109,7 @@ class Sender:
         return self._last is not None
 
     def items(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[Item]:
-        """Yields what has to travel; until `arrived`, the engine holds nothing for certain."""
+        """Yields what has to travel; until `arrived`, the engine's weights are uncertain."""
         holds, self._holds, self._sent = self._holds, {}, {}
         previous = ""
         for name, tensor in weights:
@@ -131,7 +128,7 @@ class Sender:
         self._holds = self._sent
 
     def forget(self) -> None:
-        """Takes it that the engine holds nothing."""
+        """Takes it that the engine lost everything."""
         self._holds = {}
 
 
@@ -142,11 +139,7 @@ class HeldWeights:
         self._held: dict[str, tuple[str, torch.Tensor]] = {}
 
     def taken(self, items: Iterable[Item], *, keep: bool) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yields named whole tensors of the items, which the taker must not write to.
-
-        `keep`: more will follow that is made of these. Raises ConnectionError: what arrived is not made of what is
-        here, or does not lead to what was announced.
-        """
+        """Yields named whole tensors, read-only; `keep`: for later changes. Raises ConnectionError: wrong digests."""
         before, self._held = self._held, {}
         last: tuple[str, torch.Tensor] | None = None
         for item in items:
@@ -190,7 +183,6 @@ def digest_of(tensor: torch.Tensor) -> str:
 
 
 def _least(whole: Whole, held: str, last: LastWeights) -> Item:
-    """Returns the shortest item that gives an engine with the tensor of digest `held` the whole one."""
     changes = last.changes(whole, held)
     if held == whole.digest:
         return Same(whole.name, whole.digest)

@@ -33,7 +33,7 @@ class EngineLost(SyncFault):
 
 @contextmanager
 def naming_failures(what: str) -> Iterator[None]:
-    """Turns an engine's own failure while it is handed something over into a fault that says what that was."""
+    """Turns an engine's own failure during a transfer into a fault that says what that was."""
     try:
         yield
     except GrpoError:
@@ -50,11 +50,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def faulty_anywhere(error: Exception | None, what: str) -> bool:
-    """Returns whether an engine of any process lost its weights; each process has to call this.
-
-    `what`: was done, as in "waited for ...". Raises Exception: the error of this process, or that of another one, where
-    it is another than a `SyncFault`.
-    """
+    """Returns whether any process's engine lost its weights, or raises its error of another kind. Collective."""
     outcomes = gathered((isinstance(error, SyncFault), None if error is None else _message(error)), what)
     fatal = [text for fault, text in outcomes if text is not None and not fault]
     if error is not None and not isinstance(error, SyncFault):

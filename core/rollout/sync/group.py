@@ -1,9 +1,9 @@
 """Sends whole tensors from the trainer to the engines by a collective: NCCL between GPUs, gloo elsewhere.
 
-Theory of operation. The trainer, member 0, opens a `Meeting` on the address by which the server is reached, and tells
-the server of it by its authenticated wire; the engine's workers are the other members. Who does not know the meeting's
-key finds nothing under its port. What is sent next (name, type, shape) is told by the same wire, so the group carries
-nothing but bits. No member waits longer than `SECONDS`. After any failure another group is made.
+Theory of operation. The trainer, member 0, opens a `Meeting` on the address by which the server is reached, and sends
+its key by the authenticated wire; the engine's workers are the other members. Without the key nothing is found under
+its port. Name, type and shape go by the same wire, so the group carries nothing but bits. No member waits longer than
+`SECONDS`. After any failure another group is made.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Meeting:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Meeting:
-        """Reads what `to_json` wrote. Raises ValueError: it is none."""
+        """Reads what `to_json` wrote. Raises ValueError."""
         try:
             meeting = cls(str(tree["host"]), int(tree["port"]), str(tree["key"]), int(tree["size"]), tree["backend"])
         except KeyError as error:
@@ -59,15 +59,14 @@ class OpenMeeting:
         self._store = _store(self.meeting, listening)
 
     def join(self) -> TransferGroup:
-        """Waits for all the others. Raises RuntimeError: they did not come in time."""
+        """Waits for all the others. Raises RuntimeError if they did not come in time."""
         return TransferGroup(self.meeting, 0, self._store)
 
 
 class TransferGroup:
-    """A member of a group.
+    """A member of a group. Raises RuntimeError if the others did not come in time.
 
     `rank`: number of this member; 0 sends. `store`: of the one who opened the meeting; None: reached by the network.
-    Raises RuntimeError: the others did not come in time.
     """
 
     def __init__(self, meeting: Meeting, rank: int, store: Any = None) -> None:
@@ -91,13 +90,13 @@ class TransferGroup:
             self._group = gloo(place, rank, meeting.size, options)
 
     def send(self, tensor: torch.Tensor) -> None:
-        """Sends a tensor to all the others. Raises RuntimeError: one of them is gone."""
+        """Sends a tensor to all the others. Raises RuntimeError if one is gone."""
         bits = tensor.detach().to(self._device).contiguous().reshape(-1).view(torch.uint8)
         if bits.numel():
             self._group.broadcast(bits, 0).wait()
 
     def receive(self, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-        """Returns the tensor that the first member sends. Raises RuntimeError: it is gone."""
+        """Returns the tensor that the first member sends. Raises RuntimeError if it is gone."""
         bits = torch.empty(math.prod(shape) * dtype.itemsize, dtype=torch.uint8, device=self._device)
         if bits.numel():
             self._group.broadcast(bits, 0).wait()

@@ -27,7 +27,7 @@ class LoraChoice:
         return self._chosen is None
 
     def choose(self, able: bool) -> bool:
-        """Returns whether to fold this time. `able`: whether the engine can serve an adapter at all."""
+        """Returns whether to merge this time. `able`: whether the engine can serve an adapter at all."""
         if not able:
             self._chosen = True
         if self._chosen is None and all(len(times) >= TRIALS for times in self._seconds.values()):
@@ -47,6 +47,5 @@ class LoraChoice:
             self._seconds[self.folds].append((self._handed, seconds / tokens))
 
     def _cost(self, folds: bool) -> float:
-        """Seconds for one hand-over and a batch of the usual size."""
         handed, each = zip(*self._seconds[folds][1:], strict=True)
         return float(min(handed) + self._tokens * min(each))

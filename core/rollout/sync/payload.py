@@ -1,9 +1,8 @@
 """Streams the policy's weights under their checkpoint names, or its adapter alone, with a fingerprint of each.
 
-LoRA is handed over in one of two ways. Folded: each adapted weight as W + scaling * B @ A, computed out of place, so
-that the frozen W never drifts. Alone: A and B, with each module's own scaling already multiplied into B, because
-engines read one scaling for the whole adapter and serve `alpha_pattern`, `rank_pattern` and rank-stabilised adapters
-wrongly without a word. Only one folded tensor exists at a time.
+A LoRA is sent folded: each adapted weight as W + scaling * B @ A, out of place and one at a time, so that the frozen W
+never drifts. Or alone: A and B, with each module's scaling multiplied into B, because engines read one scaling for the
+whole adapter and silently serve `alpha_pattern`, `rank_pattern` and rank-stabilised adapters wrongly.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def refuse_unservable_adapter(model: Any) -> None:
 
 
 def adapter_of(model: Any) -> Adapter:
-    """Copies a PEFT model's adapter, B scaled. Collective. Raises UsageError: engines would serve it wrongly."""
+    """Copies a PEFT model's adapter, B scaled. Collective. Raises UsageError if engines would serve it wrongly."""
     refuse_unservable_adapter(model)
     tensors: dict[str, torch.Tensor] = {}
     rank = 1
@@ -102,7 +101,7 @@ def frozen_parameters(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
 
 
 def loaded_types(model: Any) -> dict[str, torch.dtype]:
-    """Returns the type of every weight by its checkpoint name, which is also that of an engine that loads it."""
+    """Returns the type of every weight by its checkpoint name."""
     if has_adapter(model):
         model = model.get_base_model()
     return {
@@ -115,13 +114,11 @@ def loaded_types(model: Any) -> dict[str, torch.dtype]:
 def weight_stream(
     model: Any, *, base: bool = False, types: Mapping[str, torch.dtype] = NOTHING
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yields every weight under its checkpoint name, whole and one at a time, adapters folded in unless only the `base`
-    goes.
+    """Yields every weight under its checkpoint name, whole, one at a time; with `base` without the adapter. Collective.
 
-    Of a sharded policy all processes step together (core/policy/whole.py). A head that is tied to the embedding is
-    yielded too, under its own name: engines may keep a packed copy of it that the embedding's update does not reach.
-    `types`: of weights that train in another one than engines serve. Raises UsageError: the adapter is of a kind that
-    cannot be folded.
+    A head that is tied to the embedding is yielded too: engines may keep a packed copy of it that the embedding's
+    update does not reach. `types`: of weights that train in another one than engines serve. Raises UsageError if the
+    adapter cannot be folded.
     """
     wrapped, folded = model, {}
     if has_adapter(model):
@@ -144,7 +141,7 @@ def weight_stream(
 
 
 class Recorder:
-    """Passes a stream on; remembers fingerprints and bytes, those of a tied head behind its embedding once."""
+    """Passes a stream on; records fingerprints and bytes, those of a tied head behind its embedding once."""
 
     def __init__(self, stream: Iterator[tuple[str, torch.Tensor]], seed: int) -> None:
         self._stream = stream
@@ -169,11 +166,7 @@ def columns(width: int, seed: int) -> torch.Tensor:
 
 
 def probe(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """Returns what a fingerprint reads: a few columns of a matrix [N, PROBED], or the whole of anything else.
-
-    An optimizer step changes nearly every entry of a matrix, so a few columns show whether it is this one; they are
-    compared bit for bit and differ from sync to sync.
-    """
+    """Returns what a fingerprint reads: a few columns [N, PROBED] of a matrix, enough to see a step, or the whole."""
     if tensor.ndim != 2:
         return tensor
     return tensor[:, columns(tensor.shape[1], seed).to(tensor.device)]
@@ -194,7 +187,6 @@ def differing(expected: Mapping[str, int], served: Mapping[str, int]) -> list[st
 
 
 def _adapted(model: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the adapted modules of a PEFT model with their checkpoint names."""
     from peft.tuners.lora import LoraLayer
 
     for name, module in model.get_base_model().named_modules():

@@ -19,7 +19,7 @@ SHARE = 0.5  # of a matrix's root mean square: large beside any optimizer step
 
 
 def open_prompt(model: Any, length: int) -> list[int]:
-    """Returns a prompt of random tokens, of a few the one that the policy is least sure how to go on from."""
+    """Returns a prompt of random tokens, of a few the one whose continuation the policy is least sure of."""
     weight = model.get_input_embeddings().weight
     prompts = torch.randint(full_shape(weight)[0], (DRAWN, length), generator=torch.Generator().manual_seed(0))
     with evaluating(model), torch.no_grad():
@@ -36,11 +36,7 @@ def spread(logits: torch.Tensor) -> float:
 
 @contextmanager
 def perturbed(model: Any) -> Iterator[list[str]]:
-    """Changes a few weights of the policy for the block: all B of an adapter, else the embedding and a matrix.
-
-    The embedding is among them because a tied head is served from a copy of its own. Of a sharded policy all processes
-    step together. Yields the names of what is changed.
-    """
+    """Changes some weights for the block (all B, or a matrix and the embedding) and yields their names. Collective."""
     named = dict(model.named_parameters())
     if has_adapter(model):
         chosen = [name for name in named if f".lora_B.{ADAPTER}." in name]

@@ -1,8 +1,7 @@
 """Makes the policy's frozen parameters views of the engine's tensors, so that one copy serves both.
 
-The engine fuses matrices (q, k and v into one) and pads the vocabulary, so a parameter becomes some rows of a larger
-tensor; rows are contiguous, so nothing computes differently. From then on nobody writes to these tensors: training is
-of the adapter alone, and the engine is handed the adapter alone.
+The engine fuses matrices (q, k and v into one) and pads the vocabulary, so a parameter becomes some contiguous rows of
+a larger tensor. From then on only the adapter is trained and synced, and nobody writes to these tensors.
 """
 
 from __future__ import annotations
@@ -27,11 +26,7 @@ class Shared:
 
 
 def share_frozen(model: Any, engine_model: Any) -> Shared:
-    """Makes the frozen parameters of a policy views of an engine's weights.
-
-    `engine_model`: unquantised and not sharded. Raises UsageError: the engine keeps a weight in another form, in parts
-    or with other values; nothing was changed.
-    """
+    """Makes a policy's frozen parameters views of an engine's unquantised whole weights. UsageError if they differ."""
     both = [*model.parameters(), *engine_model.parameters()]
     before = distinct_bytes(both)
     views = dict(engine_tensors(engine_model))

@@ -1,9 +1,8 @@
 """Reads weights as an engine computes with them, under the names of the checkpoint.
 
-Theory of operation. vLLM fuses projections (q, k, v into one matrix), pads the vocabulary, and on CPU repacks matrices
-into a form that cannot be read back. A matrix is therefore read through its own multiplication: one-hot rows times W^T
-are columns of W, exactly, whatever form W is kept in. That shows what the engine computes with, and no unused copy of
-it.
+Theory of operation. vLLM fuses projections, pads the vocabulary, and on CPU repacks matrices into a form that cannot be
+read back. A matrix is therefore read through its own multiplication: one-hot rows times W^T are columns of W, exactly,
+and no unused copy of it.
 
 The ranks of a tensor-parallel engine split a layer by its outputs (rows of W; each of several fused matrices by itself)
 or by its inputs (columns of W). What is not split is the same on every rank.
@@ -150,7 +149,6 @@ def _probes(model: Any, seed: int, shards: Shards) -> Iterator[tuple[str, torch.
 
 
 def _matrix_columns(module: Any, weight: torch.Tensor, seed: int, shards: Shards) -> torch.Tensor:
-    """Returns [N, PROBED] columns of a module's matrix; N are the rows of this rank."""
     width = getattr(module, "input_size", None) or getattr(module, "embedding_dim", None) or weight.shape[1]
     chosen, here = columns(width, seed), local_width(module, width)
     if hasattr(module, "cpu_linear"):

@@ -1,8 +1,6 @@
 """Adds the engine's side of a sync to vLLM's worker, in this process or in a server's.
 
-vLLM mixes `WorkerExtension` into its worker (`worker_extension_cls`), which makes its methods callable by name over
-`collective_rpc`. Weights go through vLLM's own weight-transfer session, which reloads layer by layer and repacks what
-the device wants packed.
+vLLM mixes `WorkerExtension` into its worker (`worker_extension_cls`), and calls its methods over `collective_rpc`.
 """
 
 from __future__ import annotations

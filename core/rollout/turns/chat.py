@@ -1,11 +1,10 @@
 """Finds the tokens that a chat template puts between two turns of the policy.
 
-Theory of operation. A conversation goes on from the tokens that were sampled; nothing that the policy said is rendered
-or tokenised again. After a turn only the text between is added: the end of the policy's message, the observation as a
-user message, the start of the next message of the policy. That text is found once, by rendering a conversation with
-markers in the place of what was said and observed. A template that renders the prompt differently once the conversation
-goes on would show the policy another prompt than it answered: it is refused. One that only rewrites what the policy
-said earlier (it drops earlier thinking) is used as it is; the note says so.
+Theory of operation. Nothing that the policy said is rendered or tokenised again. After a turn only the text between is
+added: the end of the policy's message, the observation as a user message, the start of the policy's next message. It is
+found once, by rendering a conversation with markers. A template that renders the prompt differently once the
+conversation goes on is refused, since it would show the policy another prompt than it answered. One that only rewrites
+what the policy said earlier (it drops earlier thinking) is used; the note says so.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def turn_format(
 
 
 def after_text(tokenizer: PreTrainedTokenizerBase, following: Sequence[Mapping[str, Any]]) -> str:
-    """Returns what the chat template writes after a text of the policy. Raises UsageError: it refuses the messages."""
+    """Returns what the chat template writes after a text of the policy. UsageError if it refuses the messages."""
     start = [_message("user", SEEN[0]), _message("assistant", SAID[0])]
     whole = rendered_text(tokenizer, [*start, *map(dict, following)], generate=True, refused=_refused)
     if whole.count(SAID[0]) != 1:
@@ -107,7 +106,7 @@ def rendered_text(
     generate: bool = False,
     tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Returns messages as the chat template renders them; raises what `refused` makes of what the template does."""
+    """Returns messages as the chat template renders them; raises what `refused` makes of a template's error."""
     try:
         text: str = rendered(
             tokenizer, messages, tools=list(tools) or None, add_generation_prompt=generate, tokenize=False

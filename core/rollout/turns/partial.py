@@ -1,9 +1,8 @@
 """Samples rollouts in parts: continues unfinished ones by a few tokens at a time.
 
-Theory of operation. A rollout can be left at any token and gone on with later, by another version of the policy: the
-next part is sampled from all tokens so far, which the engine reads again with the weights that it has then. So every
-token has one version that sampled it, and that can be computed again. An answer is left in the middle; where an
-environment is stepped, a turn that was begun is finished, and the environment waits as it is.
+Theory of operation. A rollout can be left at any token and continued by another version of the policy, from all tokens
+so far, which the engine reads again. So every token has one version that sampled it. An answer is left in the middle;
+where an environment is stepped, a turn that was begun is finished, and the environment waits.
 """
 
 from __future__ import annotations
@@ -100,10 +99,10 @@ class PartialRollouts:
         return rollouts
 
     def advance(self, members: Sequence[PartialRollout], rollouts: Rollouts, most: int, keys: Any = None) -> None:
-        """Samples the next part of rollouts; called again after it raised, it goes on.
+        """Samples the next part of rollouts that have begun theirs; called again after it raised, it goes on.
 
-        `members`: those that have not ended; each has begun its part. `most`: tokens of a part; a turn that was begun
-        is finished. `keys`: of the random numbers of each member, where it has its own.
+        `most`: tokens of a part; a turn that was begun is finished. `keys`: of the random numbers of each member, if
+        its own.
         """
         params = replace(self.params, keys=keys)
         for name, player in self.players.items():
@@ -116,7 +115,7 @@ class PartialRollouts:
                 self._play(name, player, members, places, rollouts, params, most)
 
     def rewind(self, members: Iterable[PartialRollout], step: int) -> None:
-        """Takes back what the policy of a step sampled; where an environment was stepped, the rollout begins again."""
+        """Drops what the policy of a step sampled; where an environment was stepped, the rollout begins again."""
         again: list[PartialRollout] = []
         for member in members:
             gone = sum(tokens for by, tokens in member.sampled_by if by == step) + member.sampled

@@ -1,15 +1,14 @@
 """Plays multi-turn rollouts: turns episodes into token sequences, of which some are sampled and some observed.
 
 Theory of operation. All rollouts of a batch advance together: one generation for those still alive, then one step of
-each of their environments, side by side (core/env/env_batch.py), until the environment ends the episode or a budget is
-used up. The tokens of a rollout only grow: the prompt, what was sampled, the tokens between
-(core/rollout/turns/chat.py), what was sampled, and so on. Nothing is tokenised twice, so training computes the
-log-probabilities of the sampled tokens in the context that they were sampled in. The last observation is only recorded.
-An environment that raises, hangs or breaks the contract fails its own rollout and no other.
+each environment, side by side (core/env/env_batch.py), until the environment ends the episode or a budget is used up.
+The tokens of a rollout only grow: the prompt, what was sampled, the tokens between (core/rollout/turns/chat.py), and so
+on. Nothing is tokenised twice, so training computes log-probabilities in the context of the sampling. The last
+observation is only recorded. An environment that raises, hangs or breaks the contract fails only its own rollout.
 
-A turn that asks for calls of tools (core/rollout/turns/tools.py) is answered by them and steps the environment only
-where that says that its episode has ended with them. Calls run in threads beside those of the environments, one at a
-time for a rollout; one that takes longer than the time limit is left alone and answered with an error.
+A turn that calls tools (core/rollout/turns/tools.py) is answered by them and steps the environment only where that says
+that its episode has ended with them. Calls run in threads beside those of the environments, one at a time for a
+rollout; one over the time limit is left and answered with an error.
 """
 
 from __future__ import annotations
@@ -112,11 +111,10 @@ class Player:
         *,
         on_ended: Callable[[int, Completion], None] | None = None,
     ) -> list[Trajectory]:
-        """Plays one rollout of each episode.
+        """Plays one rollout of each episode; members of a group repeat theirs.
 
-        `episodes`: one per rollout; members of a group repeat theirs. `prompts`: their tokens. `sample`: token ids in,
-        one completion each out. `params`: how to choose tokens; `max_tokens` is for one turn. `on_ended`: told the
-        number of a rollout when it ends, and what rewards see of it.
+        `prompts`: their tokens. `sample`: token ids in, one completion each out. `params`: `max_tokens` is for one
+        turn. `on_ended`: told the number of a rollout when it ends, and what rewards see of it.
         """
         rollouts = [PlayedRollout(*given) for given in zip(range(len(episodes)), episodes, prompts, strict=True)]
         with self.envs() as envs:
@@ -171,7 +169,6 @@ class Player:
             rollout.add_turn(sampled, text)
 
     def _called(self, alive: Sequence[PlayedRollout], envs: EnvBatch) -> dict[int, list[ToolCall]]:
-        """Answers the turns that ask for tools and returns the calls of each such rollout."""
         if self.tools is None:
             return {}
         callers: dict[int, list[ToolCall]] = {}
@@ -221,7 +218,7 @@ class Player:
     def _closed(
         self, rollouts: Sequence[PlayedRollout], calls: Mapping[int, Call], envs: EnvBatch
     ) -> list[PlayedRollout]:
-        """Makes calls that may say what an episode came to without an action; returns the rollouts where one did."""
+        """Makes calls that may end an episode without an action; returns the rollouts where one did."""
         answers = envs.call(calls)
         closed = [rollout for rollout in rollouts if answers.get(rollout.number) is not None]
         for rollout in closed:
@@ -233,7 +230,6 @@ class Player:
         return closed
 
     def _go_on(self, rollout: PlayedRollout, calls: list[ToolCall] | None, most: int) -> None:
-        """Adds what stands before the next turn, or ends the rollout where a budget is used up."""
         if rollout.turns == self.limits.turns:
             rollout.finish = "length"
         elif calls is None:
@@ -281,14 +277,14 @@ class PlayedRollout:
         self.turns += 1
 
     def use(self) -> None:
-        """Notes what tools answered; the turn has no reward of its own, and says nothing if it is the last."""
+        """Records the answers of tools; the turn has no reward of its own, and says nothing if it is the last."""
         self.rewards.append(0.0)
         self.messages += [Message(role="tool", content=answer) for answer in self.answers]
         self.text = ""
         self.used += len(self.answers)
 
     def see(self, answer: StepAnswer) -> bool:
-        """Notes what the environment answered; returns whether it ended the episode."""
+        """Records the environment's answer; returns whether it ended the episode."""
         self.rewards.append(0.0)
         self.observation = answer.observation
         self.close(answer)

@@ -1,11 +1,10 @@
 """Reads the calls of tools in what the policy wrote, and writes their answers as its chat template does.
 
-Theory of operation. What reads the form of calls is the tokenizer's `response_template`: its own, or for a known chat
-template the one that TRL has for it. Between a call and the next turn stands what the template puts there, found as in
-core/rollout/turns/chat.py: the sampled tokens stay as they are, and only the text after them is rendered, with the
-answers as messages of the role `tool`. Before anything is loaded, a call is written by the template and read back; a
-tokenizer with which that fails is refused. A call that cannot be read or made is answered with the reason, and those
-beside it are made.
+Theory of operation. Calls are read by the tokenizer's `response_template`, or TRL's for a known chat template. The
+sampled tokens stay, and only the text after them is rendered, with the answers as messages of the role `tool`, as in
+core/rollout/turns/chat.py. Before anything is loaded, a call is written by the template and read back; a tokenizer with
+which that fails is refused. A call that cannot be read or made is answered with the reason, and those beside it are
+made.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class ToolFormat:
     most: int = MOST_CALLS  # how many calls one message may hold; some templates take a single one
 
     def read(self, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> tuple[list[ToolCall], str]:
-        """Returns the calls that a turn asks for, of which one at least names a tool, and what it says beside them."""
+        """Returns the calls of a turn, at least one of which names a tool, and the text beside them."""
         try:
             message = self._read(tokenizer, ids)
             asked = (message.get("tool_calls") or ())[: self.most]
@@ -83,7 +82,7 @@ class ToolFormat:
 
 
 def tool_format(tokenizer: PreTrainedTokenizerBase, schemas: tuple[Schema, ...]) -> ToolFormat:
-    """Finds how the chat template speaks of tools, and gives the tokenizer what reads calls. Raises UsageError."""
+    """Finds how the chat template writes tools, and gives the tokenizer what reads calls. Raises UsageError."""
     name = schemas[0]["function"]["name"]
     if name not in _rendered(tokenizer, [ASKED], tools=schemas):
         raise _refused("does not show tools to the policy")
@@ -117,7 +116,6 @@ def tool_format(tokenizer: PreTrainedTokenizerBase, schemas: tuple[Schema, ...])
 
 
 def _response_templates(tokenizer: PreTrainedTokenizerBase) -> Iterator[Mapping[str, Any]]:
-    """Yields what may read calls: the tokenizer's own, and what TRL has for its chat template, if it knows that."""
     if own := getattr(tokenizer, "response_template", None):
         yield own
     from trl.chat_template_utils import add_response_schema
@@ -155,7 +153,6 @@ def _takes_two(tokenizer: Any, probe: ToolCall) -> bool:
 
 
 def _end(tokenizer: Any, rendered: str, mark: str) -> int:
-    """Returns where the end of the message begins that holds a mark: at its end token, or the last special one."""
     first = rendered.rfind(mark) + len(mark)
     end = rendered.rfind(tokenizer.eos_token, first)
     if end >= 0:
@@ -165,7 +162,7 @@ def _end(tokenizer: Any, rendered: str, mark: str) -> int:
 
 
 def _lenient(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a response template that hands on a call which is not JSON as text, so that it spoils no other."""
+    """Returns a response template that passes on a call which is not JSON as text, so that it spoils no other."""
     fields = dict(template["fields"])
     calls = fields.get("tool_calls")
     if calls is not None and calls.get("content") == "json":
@@ -175,7 +172,6 @@ def _lenient(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call(asked: Any) -> ToolCall:
-    """Returns a parsed call. Arguments may be an object, nothing, or the JSON text of an object."""
     function = asked.get("function", asked) if isinstance(asked, Mapping) else asked
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str):

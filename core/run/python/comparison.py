@@ -21,11 +21,7 @@ _PLACES = ("out",)  # settings in which any two runs differ
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs side by side; both are read when a table is asked for.
-
-    Attributes:
-        run_a, run_b: the runs.
-    """
+    """Two runs, `run_a` and `run_b`, side by side; both are read when a table is asked for."""
 
     run_a: Run
     run_b: Run
@@ -84,15 +80,10 @@ class Comparison:
 
 
 def compare(run_a: str | Path | Run, run_b: str | Path | Run) -> Comparison:
-    """Sets two runs side by side; they may still go on.
+    """Sets two runs side by side: what `grpo.train` returned, or run directories; they may still go on.
 
-    What other rewards would have made of one run's completions is `grpo diff RUN --new SPEC`.
-
-    Args:
-        run_a, run_b: what `grpo.train` returned, or run directories.
-
-    Raises:
-        UsageError: one of them does not hold a run.
+    To score one run's completions with other rewards, use `grpo diff RUN --new SPEC`. Raises UsageError if one of them
+    does not hold a run.
     """
     runs = [run if isinstance(run, Run) else load(run) for run in (run_a, run_b)]
     return Comparison(*runs)

@@ -1,7 +1,7 @@
 """Reads the keywords of `grpo.train` that are settings into the tree of a configuration file.
 
 A keyword is a section of the configuration with a dictionary, a setting of no section, or a flag of `grpo run` with
-underscores: `train={"lr": 1e-4}` and `lr=1e-4` are the same. What a message says of flags is said of keywords.
+underscores: `train={"lr": 1e-4}` and `lr=1e-4` are the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ def settings_tree(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _meant(name: str, short: Mapping[str, str]) -> str:
-    """Returns a question with the keyword that a wrong one may mean: what other trainers call it, or the closest."""
     if elsewhere := named_elsewhere(name):
         return f" Did you mean '{next((keyword for keyword, key in short.items() if key == elsewhere), elsewhere)}'?"
     return did_you_mean(name, [*RunConfig.model_fields, *short, "resume", "quiet"])
@@ -99,7 +98,6 @@ def _put(tree: dict[str, Any], path: str, value: Any, name: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as a configuration file could hold it: paths as text, sets and tuples as lists."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
@@ -140,7 +138,6 @@ def _keyword(key: str, value: str) -> str:
 
 
 def _keyword_of_flag(flag: str, argument: str | None) -> str | None:
-    """Returns a flag of `grpo run` as a keyword, or None where it is none."""
     plain = {"env": "env", "reward": "rewards", "env-reward": "env_rewards", "verifier": "verifier"}
     switches = {"dry-run": "dry_run=True", "quiet": "quiet=True"}
     for key, setting in settings_of(RunConfig).items():
@@ -160,7 +157,6 @@ def _keyword_of_flag(flag: str, argument: str | None) -> str | None:
 
 
 def _value(text: str) -> str:
-    """Returns a value of the command line as Python writes it."""
     try:
         return repr(json.loads(text))
     except ValueError:

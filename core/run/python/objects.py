@@ -21,7 +21,7 @@ LARGEST = 64 * 2**20  # bytes of a function with all that it holds; each worker 
 
 
 class PluginObjects:
-    """Hands objects to a host. `warned`: called for a function that has to run in this process."""
+    """Registers objects with a host. `warned`: called for a function that has to run in this process."""
 
     def __init__(self, host: Host, warned: Callable[[str], None]) -> None:
         self._host = host
@@ -55,7 +55,6 @@ class PluginObjects:
         return by_kind
 
     def _fitted(self, spec: Any) -> Any:
-        """Returns a spec that can run: in this process what cannot travel to another one."""
         if isinstance(spec, RubricSpec):
             parts = [self._fitted_component(component) for component in spec.components]
             same = all(new is old for new, old in zip(parts, spec.components, strict=True))
@@ -106,7 +105,6 @@ def why_it_stays(spec: RewardSpec | VerifierSpec | AgentSpec) -> str | None:
 
 
 def _packed(spec: RewardSpec | VerifierSpec | AgentSpec) -> bytes:
-    """Returns what travels of a function. Raises Exception if something that it needs cannot be pickled."""
     if isinstance(spec, AgentSpec):
         return b"" if find_reference(spec.function) else value_of(spec.function).data
     bound = BoundReward(spec, GIVEN) if isinstance(spec, RewardSpec) else BoundVerifier(spec, GIVEN)

@@ -55,7 +55,6 @@ def _load_engine() -> None:
 
 
 def _libraries() -> Iterator[Callable[[], object]]:
-    """Yields what puts the libraries back to where they are now."""
     import datasets
     import numpy
     import torch

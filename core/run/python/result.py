@@ -27,11 +27,7 @@ AS_JSON = ("prompt", "columns", "messages", "info")  # columns of recorded rollo
 
 
 class Run:
-    """What a run left behind; it is read anew each time, so that a run that still goes on can be watched.
-
-    Attributes:
-        path: the run directory, wherever the process goes from here.
-    """
+    """The results of a run in the directory `path`, read anew each time, so that a running one can be watched."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -39,10 +35,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """How the run ended: "done", "interrupted" or "failed" (both resume), "running" or "killed".
-
-        Where that cannot be told it is "unknown" (the run says something else) or "unreadable".
-        """
+        """How the run ended: "done", "interrupted", "failed", "running", "killed", else "unknown" or "unreadable"."""
         return self._line.status
 
     @property
@@ -80,10 +73,7 @@ class Run:
 
     @property
     def model(self) -> Any:
-        """The policy, on the GPU where there is one: the final one, or that of the last checkpoint.
-
-        Raises UsageError: there is no checkpoint yet.
-        """
+        """The policy, on the GPU if any: the final one, or the last checkpoint's. Raises UsageError without any."""
         return self._weights()[0]
 
     @property
@@ -108,7 +98,6 @@ class Run:
 
     @property
     def _shown(self) -> Path:
-        """The path as one would write it here."""
         return self.path.relative_to(Path.cwd()) if self.path.is_relative_to(Path.cwd()) else self.path
 
     @property
@@ -162,10 +151,7 @@ class Rollouts:
         return (self[step] for step in self.steps)
 
     def __getitem__(self, step: int | slice) -> DataFrame:
-        """Returns the table of one step, of the last one but n for -n, or of the steps of a slice, its end included.
-
-        Raises UsageError if there are no rollouts of that step.
-        """
+        """Returns the table of a step, of the last but n for -n, or of a slice, its end included. Raises UsageError."""
         from pandas import DataFrame, concat
 
         steps = self.steps
@@ -203,7 +189,6 @@ def load(run_dir: str | Path) -> Run:
 
 
 def _from_the_end(steps: list[int], step: int | None) -> int | None:
-    """Returns the step that a negative number stands for; one that is further back than all is the first."""
     return step if step is None or step >= 0 or not steps else steps[max(step, -len(steps))]
 
 

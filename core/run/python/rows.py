@@ -25,7 +25,7 @@ _TAKES = "a list of dictionaries, a pandas DataFrame or a datasets.Dataset, or o
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """Where a data set of `grpo.train` is."""
+    """The written data set of `grpo.train`."""
 
     source: str  # a name or a path
     names: dict[str, str]  # the files that rows were written to, and what the caller calls their rows
@@ -69,7 +69,6 @@ def written_rows(dataset: Any, folder: Path) -> WrittenRows:
 
 
 def _written(place: Path, files: Mapping[Path, tuple[str, str]]) -> WrittenRows:
-    """Writes files, of which each has a name for people and a text."""
     new = tuple(path for path in files if not path.exists())
     for path, (_name, text) in files.items():
         _write(path, text)
@@ -85,7 +84,6 @@ def _lines(rows: Any, name: str) -> str:
 
 
 def _records(rows: Any, name: str) -> Iterator[Any]:
-    """Yields the rows of a table, of a data set, or of anything else that can be gone through."""
     if type(rows).__name__ == "IterableDataset":
         raise UsageError(
             f"{name} is a stream, and a run draws its rows in an order of its own. Give list({name}.take(N))."
@@ -138,7 +136,7 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file at once: other processes of the run write the same one."""
+    """Writes a file atomically: other processes of the run write the same one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:

@@ -206,7 +206,6 @@ def _beside(out: Any, resume: str | Path | Run | None) -> Path:
 
 
 def _run_dir(source: Any) -> RunDir:
-    """Returns the directory of a run that is to be resumed. Raises UsageError if there is none."""
     if not isinstance(source, (str, Path, Run)):
         raise UsageError(
             f"resume={source!r} is not a run. Give what grpo.train returned, or the path of a run directory."
@@ -215,7 +214,6 @@ def _run_dir(source: Any) -> RunDir:
 
 
 def _with_system(envs: Sequence[Any], system: str | None) -> Any:
-    """Returns the environment, or several, with a system message as an option. Raises UsageError."""
     if len(envs) != 1:
         if system is not None and envs:
             raise UsageError(
@@ -231,7 +229,7 @@ def _with_system(envs: Sequence[Any], system: str | None) -> Any:
 
 
 def _refuse_unknown(config: RunConfig, host: Host) -> None:
-    """Says what is wrong with names and options before the libraries load, which takes seconds."""
+    """Refuses wrong names and options before the libraries load, which takes seconds."""
     bound_envs(config, host)
     bind_objective(config, host)
     host.rewards(config.rewards)
@@ -246,7 +244,6 @@ def _refuse_unknown(config: RunConfig, host: Host) -> None:
 def _resumable(
     source: str | Path | Run, plugins: Mapping[str, Any], given: Mapping[Kind, Sequence[str]], tree: Mapping[str, Any]
 ) -> tuple[RunDir, int | None]:
-    """Returns the run to continue and its new number of steps, if larger; refuses other plugins or settings."""
     run_dir = _run_dir(source)
     recorded = run_config(run_dir)
     before = recorded.model_dump(mode="json")

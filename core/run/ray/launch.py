@@ -1,8 +1,8 @@
 """Starts a run on a Ray cluster and writes the same run directory as on one machine.
 
 Theory of operation. The command places everything and has the node of the first process plan the run. Then it starts
-the rollout servers, the scoring pool and the processes that train, each of which runs the code of `grpo run`. Events
-come by a mailbox and are shown here. Ctrl-C asks for a stop there; a second one ends the connection and every process.
+the rollout servers, the scoring pool and the training processes, which run the code of `grpo run`. Events come by a
+mailbox and are shown here. Ctrl-C asks for a stop there; a second one ends the connection and every process.
 """
 
 from __future__ import annotations
@@ -42,11 +42,7 @@ GIVEN = ("GRPO_", "HF_", "OMP_", "OPENAI_", "TRANSFORMERS_", "WANDB_")  # variab
 
 
 def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progress) -> RunSummary:
-    """Runs a configuration from the beginning on a cluster; arguments and errors are those of `job.start`.
-
-    Raises UsageError if it cannot start, does not fit the cluster, or the cluster cannot be used; RunError: it had to
-    stop; the run directory resumes.
-    """
+    """Runs a configuration on a cluster, as `job.start`. Raises UsageError if it does not fit the cluster, too."""
     config = _served(absolute_paths(config), asked)
     with Cluster(address) as cluster:
         placement = place(cluster.nodes(), asked)
@@ -84,7 +80,6 @@ def planned_on_ray(config: RunConfig, address: str, asked: Asked) -> list[str]:
 
 
 def _served(config: RunConfig, asked: Asked) -> RunConfig:
-    """Returns the configuration of a run that samples with the servers that were asked for. Raises UsageError."""
     if not asked.servers:
         return config
     if config.rollout.backend == "vllm":
@@ -98,7 +93,6 @@ def _planner(cluster: Cluster, placement: Placement) -> Hosted:
 
 
 def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh: bool = True) -> tuple[str, list[str]]:
-    """Returns the name of a run that can start, and the commands of its servers. Raises UsageError if it cannot."""
     machines = [node.address for node in placement.servers]
     message = json.dumps([rank.config_text(config), machines, fresh]).encode()
     name, commands, problem = json.loads(planner.ask("plan", message).result())
@@ -108,7 +102,6 @@ def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh:
 
 
 def _servers(cluster: Cluster, placement: Placement, commands: Sequence[str], progress: Progress) -> list[str]:
-    """Starts rollout servers side by side; returns where they listen."""
     os.environ.setdefault(TOKEN, secrets.token_hex(16))  # goes along with the run's variables
     hosted = [
         cluster.host(
@@ -174,7 +167,6 @@ def _run(
 
 
 def _shown(ranks: Ranks, mailbox: Hosted, stop: StopRequest, progress: Progress) -> list[mailboxes.Event]:
-    """Shows the run's events until it is over; returns its other messages."""
     kept: list[mailboxes.Event] = []
     stopping, until = False, float("inf")
     while True:

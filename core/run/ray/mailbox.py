@@ -1,7 +1,4 @@
-"""Passes events from a run on a cluster to the command that started it, and requests to stop the other way.
-
-A message has the name of its event in front, so that one whose values cannot be read here is still known.
-"""
+"""Passes events from a run on a cluster to the command that started it, and requests to stop the other way."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ def written(event: str, *values: Any) -> bytes:
 
 
 def read(message: bytes) -> Event | None:
-    """Returns what a message says: None for an event that cannot be read here, a failure for an unreadable end."""
+    """Returns the event of a message: None if it cannot be read here, a failure for an unreadable end."""
     name, _, values = message.partition(b"\n")
     event = name.decode()
     try:

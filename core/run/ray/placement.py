@@ -1,7 +1,6 @@
 """Decides what runs where on a cluster, or says why it does not fit.
 
-Training processes come first, as many on a node as it has GPUs (processors without GPUs), on the fewest nodes that hold
-them. Rollout servers take GPUs that are left, rewards and sandboxes the processors that are left on every node.
+Training comes first, on the fewest nodes; servers take other GPUs, rewards and sandboxes other processors.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Placement:
 
 
 def place(nodes: Sequence[Node], asked: Asked) -> Placement:
-    """Places everything. Raises UsageError: it does not fit; says what there is."""
+    """Places everything. Raises UsageError, with what there is, if it does not fit."""
     gpus = any(node.gpus for node in nodes)
     room = {node: node.gpus if gpus else node.cpus for node in nodes}
     what = "GPUs" if gpus else "processors"

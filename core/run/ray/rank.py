@@ -28,7 +28,7 @@ PREFLIGHT = "grpo.core.run.ray.rank:Preflight"
 
 
 def train(settings: Mapping[str, Any]) -> None:
-    """Runs one of the processes that train together, in whatever thread it is called.
+    """Runs one of the processes that train together, in any thread.
 
     `settings`: `config` as JSON, or `resume` and `steps`; `mailbox`; `scorers`, each with its number of processes;
     `envs`, the processes that step environments; `variables` of the environment.
@@ -103,7 +103,6 @@ def config_text(config: RunConfig) -> str:
 
 @contextmanager
 def _stopped_by(mailbox: RemoteObject) -> Iterator[None]:
-    """Asks for a stop here each time that it was asked for at the mailbox."""
     over = threading.Event()
 
     def watch() -> None:

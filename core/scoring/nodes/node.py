@@ -1,9 +1,7 @@
 """Scores on one node of a cluster, with its workers and event loop.
 
-Messages in:  (packed plugin, runs on the loop?, retries, distribution, version, row numbers, indices of each call,
-               items)
-Messages out: ("done", [result], [failures in full], slow import) ("missing", what is not installed here)
-              ("broken", text)
+in:  (packed plugin, runs on the loop?, retries, distribution, version, row numbers, indices of each call, items)
+out: ("done", [result], [failures in full], slow import) ("missing", what is not installed here) ("broken", text)
 """
 
 from __future__ import annotations
@@ -81,7 +79,6 @@ class ScoringNode:
 
 
 def _missing(distribution: str, version: str) -> str:
-    """Says which distribution is not here as it is where the run was started, or returns ""."""
     if not distribution:
         return ""
     try:

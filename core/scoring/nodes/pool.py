@@ -1,9 +1,7 @@
 """Scores on the nodes of a cluster.
 
-Theory of operation. One thread cuts tasks into chunks of about half a second and keeps two of them with every node.
-Time limits, crashes and transient trouble of plugins are settled there. Chunks of a lost node go to other nodes, or to
-the same one anew, each at most three times; then its calls fail. A call that was lost goes alone to an idle node, so
-that one that ends its node takes no other with it.
+Theory of operation. One thread keeps two chunks of about half a second with every node. Chunks of a lost node are tried
+up to three times; then their calls fail. A lost call goes alone to an idle node, so as to take no other with it.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ class _Member:
     absences: int = 0  # since it last answered
 
     def free(self, most: int) -> bool:
-        """Says whether it has fewer chunks than so many, and may have another one."""
         return self.chunks < most and not self.away and not self.alone
 
 
@@ -146,7 +143,6 @@ class NodePool:
         self._jobs.append(_Job(task, parcel, deque(task.calls())))
 
     def _assign(self) -> None:
-        """Gives waiting calls to the nodes with the least to do."""
         for job in self._jobs:
             while job.waiting:
                 able = [number for number in self._members if number not in job.parcel.lacking]
@@ -195,7 +191,6 @@ class NodePool:
         answer.add_done_callback(lambda done: self._events.put((sent, done)))
 
     def _suspect(self, job: _Job) -> bool:
-        """Says whether the next call was lost before; calls that have a result are dropped."""
         while job.waiting and not job.task.open(job.waiting[0][0]):
             job.waiting.popleft()
         return bool(job.waiting) and bool(job.tries.get(job.waiting[0][0]))
@@ -257,7 +252,7 @@ class NodePool:
                 sent.job.waiting.extendleft(reversed(sent.calls))
 
     def _measure(self, sent: _Sent, rows: int) -> None:
-        """Notes how long a node takes for a row; a node's first chunk has it load the plugin, and does not count."""
+        """Records a node's seconds for a row; its first chunk, with which it loads the plugin, does not count."""
         parcel = sent.job.parcel
         if sent.member in parcel.loaded:
             pace = (time.monotonic() - sent.since) / _AT_A_NODE / rows
@@ -265,7 +260,6 @@ class NodePool:
         parcel.loaded.add(sent.member)
 
     def _lost(self, sent: _Sent, error: NodeLost) -> None:
-        """Takes back the calls of a lost node; those that were lost too often fail."""
         if error.for_good:
             self._members.pop(sent.member, None)
         elif (member := self._members.get(sent.member)) is not None:

@@ -1,8 +1,4 @@
-"""Packs a plugin for another machine.
-
-What an installed distribution brings goes by name. A local file goes with its source and those of the local modules
-that it imports. What a script or a notebook defines goes by value.
-"""
+"""Packs a plugin for another machine: by name if installed, a local file with its imports, a notebook by value."""
 
 from __future__ import annotations
 
@@ -43,7 +39,7 @@ class Sources(Place):
     sources: Mapping[str, Source]  # of that module and of the local ones that it imports, by name
 
     def resolve(self) -> Callable[..., Any]:
-        """Imports the function from the sources. Raises Exception: what the modules raise."""
+        """Imports the function from the sources; raises what the modules raise."""
         if not any(isinstance(finder, _Finder) and finder.sources == self.sources for finder in sys.meta_path):
             sys.meta_path.append(_Finder(self.sources))
         return function_in(importlib.import_module(self.module), self.qualname)
@@ -122,7 +118,6 @@ def _closure(module: str) -> Iterator[tuple[str, Source]]:
 
 
 def _imported(name: str, source: Source) -> Iterator[str]:
-    """Yields what a module may import, by its text."""
     package = name if source.package else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(source.text)):
         if isinstance(node, ast.Import):
@@ -137,7 +132,6 @@ def _imported(name: str, source: Source) -> Iterator[str]:
 
 
 def _source_of(name: str) -> Source | None:
-    """Returns the source of a module, which is not executed for that; None where there is no Python file."""
     known = sys.modules.get(name)
     spec = getattr(known, "__spec__", None) if known is not None else _spec_of(name)
     file = getattr(known, "__file__", None) or getattr(spec, "origin", None)
@@ -159,7 +153,6 @@ def _spec_of(name: str) -> importlib.machinery.ModuleSpec | None:
 
 
 def _is_local(name: str) -> bool:
-    """Says whether a module comes from a file that no distribution and no Python brought."""
     top = name.partition(".")[0]
     if not top or top in sys.stdlib_module_names or top in sys.builtin_module_names or top in _brought():
         return False
@@ -174,6 +167,5 @@ def _brought() -> Mapping[str, list[str]]:
 
 
 def _installed(module: str) -> tuple[str, str]:
-    """Returns the distribution that brings a module, and its version; "" where none is known."""
     names = _brought().get(module.partition(".")[0], [])
     return (names[0], metadata.version(names[0])) if names else ("", "")

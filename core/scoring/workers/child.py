@@ -1,13 +1,13 @@
 """Runs in a worker process: reads rows from a socket and answers one message a call.
 
 Theory of operation. It is started as in plugins/child_process.py. The kernel kills it when its parent dies (Linux), and
-it is the first to go when memory runs out. A result is sent before the next row begins, so the parent always knows
-which row a worker died on. After a MemoryError the worker asks to be replaced.
+first when memory runs out. A result is sent before the next row begins, so the parent always knows which row a worker
+died on. After a MemoryError the worker asks to be replaced.
 
-Messages in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
-Messages out: ("importing", module) ("imported",), inside a call
-              ("loaded",) ("unloadable", text) ("unreadable", text) ("again", delay) ("retire", try the row again?)
-              ("done", seconds of the call without its imports, [(index, result)], failure in full or None)
+    in:  (key, packed plugin or None, retries, several rows a call?, [(indices, rows) of a call], items as bytes)
+    out: ("importing", module) ("imported",), inside a call
+         ("loaded",) ("unloadable", text) ("unreadable", text) ("again", delay) ("retire", try the row again?)
+         ("done", seconds of the call without its imports, [(index, result)], failure in full or None)
 """
 
 from __future__ import annotations

@@ -34,10 +34,7 @@ class PluginPayload:
         self._by_value = False
 
     def packed(self) -> bytes:
-        """Returns the bytes for a worker.
-
-        Raises Exception if the plugin can be sent neither by reference nor by value.
-        """
+        """Returns the bytes for a worker; raises if the plugin can be sent neither by reference nor by value."""
         if self._packed is None and not self._by_value:
             self._packed = pack_reference(self._caller.plugin)
             self._by_value = self._packed is None
@@ -46,7 +43,7 @@ class PluginPayload:
         return self._packed
 
     def refused(self, key: int) -> bool:
-        """Notes that a worker could not load the packing of this key; returns whether another one is left to try."""
+        """Notes that a worker could not load the packing of this key; returns whether another is left."""
         if key != self.key:
             return True  # another worker refused the same packing first
         if self._by_value:
@@ -59,12 +56,7 @@ class PluginPayload:
 
 
 class Job:
-    """One task in the pool.
-
-    Attributes:
-        in_flight: how many chunks the workers have.
-        load_deaths: how many workers died while they loaded the plugin.
-    """
+    """One task in the pool; `in_flight` are the workers' chunks, `load_deaths` workers that died loading the plugin."""
 
     def __init__(self, task: Task, payload: PluginPayload) -> None:
         self.task = task
@@ -116,10 +108,7 @@ class Job:
         return True
 
     def pack(self, calls: Sequence[Sequence[int]]) -> bytes:
-        """Returns the completions as bytes, with only the columns that the plugin reads.
-
-        Raises Exception: a value in them cannot be pickled.
-        """
+        """Returns the completions as bytes, with only the columns that the plugin reads; raises if pickling fails."""
         completions = [self.task.completions[index] for call in calls for index in call]
         return pack_completions(self.task.caller.plugin.spec, completions, bool(self._caution))
 

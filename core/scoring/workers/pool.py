@@ -1,10 +1,10 @@
 """Runs rewards in worker processes; a crash costs one completion.
 
-Theory of operation. One thread owns all workers, as long as the pool lives: the kernel kills a worker when the thread
-that started it ends. Workers are fresh interpreters, never forks. A worker answers call by call, so the first call
-without an answer is the one that it is on. Past its time limit the worker is killed and the rows of that call fail; the
-first import of a module has the limit of loading. A call that a worker died on after it had scored other rows gets one
-more try, first in a fresh worker. The other calls of the chunk go back into the queue.
+Theory of operation. One thread owns all workers: the kernel kills a worker when the thread that started it ends.
+Workers are fresh interpreters, never forks. A worker answers call by call, so the first call without an answer is the
+one that it is on. Past its time limit the worker is killed and the rows of that call fail; the first import of a module
+has the limit of loading. A call that a worker died on after it had scored other rows gets one more try, first in a
+fresh worker. The other calls of the chunk go back into the queue.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ class WorkerPool:
         self._ring.close()
 
     def _turn(self) -> None:
-        """Waits until something happens, and does what follows from it."""
         for key, events in self._selector.select(self._patience()):
             worker = key.data
             if worker is None:
@@ -139,7 +138,6 @@ class WorkerPool:
         return self._payloads[caller]
 
     def _assign(self) -> None:
-        """Gives waiting rows to workers, first those of the job with the fewest workers."""
         while waiting := [job for job in self._jobs if job.waiting]:
             job = min(waiting, key=lambda each: each.in_flight)
             worker = self._free_worker(job)
@@ -148,7 +146,6 @@ class WorkerPool:
             self._give(worker, job, job.take(self._size))
 
     def _free_worker(self, job: Job) -> Worker | None:
-        """Returns an idle or a new worker that suits a job's next rows, or None when all are busy."""
         idle = [worker for worker, chunk in self._workers.items() if chunk is None]
         suitable = [worker for worker in idle if worker.rows_done == 0] if job.suspect else idle
         if suitable:

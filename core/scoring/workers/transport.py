@@ -1,7 +1,6 @@
 """Serialises a bound plugin for a worker process and restores it there.
 
-A function that a fresh interpreter can import goes by reference, anything else by value, through cloudpickle. Whoever
-only passes a plugin on unpickles it without loading its code: the function is a `Place` until `unpack`.
+Importable functions go by reference, others by value (cloudpickle), as a `Place` until `unpack`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Place:
     __slots__ = ()
 
     def resolve(self) -> Callable[..., Any]:
-        """Returns the function. Raises Exception: what importing or rebuilding it raises."""
+        """Returns the function; raises what importing or rebuilding it raises."""
         raise NotImplementedError
 
 
@@ -50,7 +49,7 @@ class Reference(Place):
     file: str | None  # the file to load the module from when its name cannot be imported, or None
 
     def resolve(self) -> Callable[..., Any]:
-        """Imports the function. Raises Exception: the module cannot be imported, or has no such function."""
+        """Imports the function; raises if the module cannot be imported, or has no such function."""
         module = _loaded(self.module, self.file) if self.file else importlib.import_module(self.module)
         return function_in(module, self.qualname)
 
@@ -62,7 +61,7 @@ class Value(Place):
     data: bytes  # of cloudpickle
 
     def resolve(self) -> Callable[..., Any]:
-        """Rebuilds the function. Raises Exception: what it needs is missing here."""
+        """Rebuilds the function; raises if what it needs is missing here."""
         function: Callable[..., Any] = pickle.loads(self.data)
         return function
 
@@ -79,15 +78,12 @@ def pack_reference(plugin: Bound) -> bytes | None:
 
 
 def pack_value(plugin: Bound) -> bytes:
-    """Returns the plugin with its function by value.
-
-    Raises Exception if something that the function needs cannot be pickled.
-    """
+    """Returns the plugin with its function by value; raises if something that it needs cannot be pickled."""
     return pack_at(plugin, value_of(written(plugin.spec.function)))
 
 
 def value_of(function: Any) -> Value:
-    """Returns a function by value. Raises Exception if something that it needs cannot be pickled."""
+    """Returns a function by value; raises if something that it needs cannot be pickled."""
     module = sys.modules.get(getattr(written_function(function), "__module__", None) or "")
     if module is None or module.__name__ == "__main__":
         return Value(bytes(cloudpickle.dumps(function)))
@@ -103,10 +99,7 @@ def value_of(function: Any) -> Value:
 
 
 def unpack(packed: bytes) -> Bound:
-    """Returns the plugin, its function found or rebuilt.
-
-    Raises Exception if what importing or rebuilding the function raises.
-    """
+    """Returns the plugin with its function; raises what importing or rebuilding that raises."""
     plugin: Bound = pickle.loads(packed)
     function = written(plugin.spec.function)
     resolved = function.resolve() if isinstance(function, Place) else function
@@ -132,10 +125,7 @@ def find_reference(function: Callable[..., Any]) -> Reference | None:
 
 
 def function_in(module: ModuleType, qualname: str) -> Callable[..., Any]:
-    """Returns the function of that name inside a module, or that of the spec that it was made into.
-
-    Raises AttributeError if there is none.
-    """
+    """Returns the function of that name inside a module, or that of its spec. Raises AttributeError."""
     function: Callable[..., Any] = _function(operator.attrgetter(qualname)(module))
     return function
 
@@ -146,7 +136,6 @@ def written(function: Any) -> Any:
 
 
 def _rewrapped(function: Any, written: Any) -> Any:
-    """Returns what was written, wrapped as the function is."""
     return dataclasses.replace(function, func=written) if isinstance(function, _WRAPPERS) else written
 
 
@@ -163,7 +152,6 @@ def _with_function(plugin: Bound, function: Any) -> Bound:
 
 
 def _importable(name: str, module: ModuleType) -> bool:
-    """Returns whether importing the name afresh would load the file that the module came from."""
     path = None
     parent, _, _ = name.rpartition(".")
     if parent:

@@ -1,7 +1,4 @@
-"""Starts, talks to, kills and reaps a worker process.
-
-It exchanges messages with `core/scoring/workers/child.py`. Only the pool's one thread calls it, and it never blocks.
-"""
+"""Starts, talks to, kills and reaps a worker process, without blocking, for the pool's one thread."""
 
 from __future__ import annotations
 

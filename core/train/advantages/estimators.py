@@ -1,7 +1,6 @@
 """Computes the built-in advantages.
 
-R is the total of a completion, G the number of completions of its group that have one. Standard deviations are
-unbiased, ignore NaN, and divide with EPSILON added.
+R is a completion's total, G the number of totals in its group. Deviations are unbiased, ignore NaN, add EPSILON.
 """
 
 from __future__ import annotations

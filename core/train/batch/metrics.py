@@ -140,10 +140,7 @@ def batch_metrics(batch: Batch, rewards: Sequence[BoundReward]) -> dict[str, flo
 
 
 def sampling_metrics(batch: Batch, size: int, *, filled: bool) -> dict[str, float]:
-    """Returns the share of sampled tokens without an advantage or wasted, and refill figures.
-
-    `size`: completions of a step with all its prompts.
-    """
+    """Returns refill figures and the share of wasted sampled tokens; `size`: completions of a whole step."""
     lengths = [len(completion.token_ids) for completion in batch.completions]
     wasted = sum(len(sample.rollout.completion.token_ids) for sample in batch.wasted)
     groups = batch.advantages.teaches.view(-1, batch.group_size).any(dim=1)

@@ -137,11 +137,7 @@ def filled_up(tensors: Tensors, rollouts: int) -> Tensors:
 
 
 def micro_batches(tensors: Tensors, count: int, *, shuffled: bool) -> list[Tensors]:
-    """Splits the rollouts into `count` micro batches of equal size.
-
-    They stay in order, so that a group shares its prompt; `shuffled` (torch's generator) is for losses over a whole
-    batch.
-    """
+    """Splits rollouts into `count` equal parts, groups together; `shuffled` (by torch) for losses over a batch."""
     rollouts = rollouts_in(tensors)
     order, size = torch.randperm(rollouts) if shuffled else torch.arange(rollouts), rollouts // count
     dealt = [order[number * size : (number + 1) * size] for number in range(count)]

@@ -148,7 +148,6 @@ class AheadQueue:
         self._queue.clear()
 
     def _restore(self, step: int, episodes_of: EpisodesOf) -> None:
-        """Queues the batches of a checkpoint; those whose prompts have changed are sampled anew."""
         for later in range(step, step + len(self._records)):
             episodes = episodes_of(later)
             if not episodes:
@@ -193,7 +192,7 @@ class AheadQueue:
 
 @dataclass(eq=False)
 class FrozenCopies:
-    """Copies of the policy with earlier weights; only trained weights are copied, and a returned copy is reused."""
+    """Copies of the policy with earlier weights; only trained ones are copied, and a returned copy is reused."""
 
     policy: Callable[[], Any]
     # gives a copy the way to be called that belongs to one model object (core/train/update/head.py)

@@ -151,10 +151,7 @@ def mismatch_text(step: int, before: tuple[float, float], after: Mismatch, names
 
 @dataclass(eq=False)
 class LogprobCheck(_Comparison):
-    """Stops a run whose model computes other log-probabilities in training than in sampling, as with wrong padding.
-
-    A mismatch is computed once more without dropout, and where that agrees, the check is off from then on.
-    """
+    """Stops a run whose log-probabilities differ in training and sampling (wrong padding), but not by dropout."""
 
     # the [n, 3] `difference_sums` of the step's micro batches, computed in evaluation mode
     without_dropout: Callable[[], torch.Tensor]

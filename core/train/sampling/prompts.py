@@ -33,8 +33,6 @@ FILE = "rows_seen.json"
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """What the totals of an environment's rewards can be."""
-
     rewards: tuple[BoundReward, ...]
     # low, high: the lowest and the highest total; infinite where a reward has no such score
     low: float
@@ -51,7 +49,6 @@ class _Scale:
         return sum(known) if len(known) == len(scores) else None
 
     def rate(self, totals: list[float]) -> float | None:
-        """Returns the mean of totals, scaled to 0 for the lowest total and 1 for the highest."""
         if not totals or not (math.isfinite(self.low) and math.isfinite(self.high)) or self.low >= self.high:
             return None
         return (sum(totals) / len(totals) - self.low) / (self.high - self.low)

@@ -109,7 +109,6 @@ class Refiller:
         )
 
     def _refilled(self, filling: _Filling) -> bool:
-        """Samples failed completions again; returns False when nothing more can be sampled."""
         for _ in range(self._refills):
             rows = [[member.outcomes[reward.name].kind for reward in self.rewards] for member in filling.members]
             lost = [number for number, kinds in enumerate(rows) if "failure" in kinds]
@@ -134,7 +133,6 @@ class Refiller:
         return (~advantages.teaches.view(-1, self._size).any(dim=1)).nonzero()[:, 0].tolist()
 
     def _replaced(self, filling: _Filling, groups: Sequence[int], most: int, step: int) -> list[int]:
-        """Replaces up to `most` groups by those of other prompts; returns which were replaced."""
         places = rows_of_all([member.place for member in filling.members], "the prompts of the groups")
         filling.used |= {*places}
         others = self.replacements.instead([places[group * self._size] for group in groups], filling.used, step)

@@ -52,10 +52,7 @@ def placeholder_prompts(plan: Plan) -> Dataset:
 def taught_rows(
     plan: Plan, tokenizer: PreTrainedTokenizerBase, wanted: int, warned: Callable[[str], None] = lambda text: None
 ) -> Dataset:
-    """Returns `wanted` worked answers in order, with a share from each environment. Raises PluginError if all fail.
-
-    Those that an environment fails at are reported to `warned` and replaced by others.
-    """
+    """Returns `wanted` worked answers, shared among environments; failures go to `warned`. PluginError: all fail."""
     players = players_of(plan.envs, plan.config.rollout, tokenizer)
     taught = [(part, _taught(part.train, wanted, plan.config.seed)) for part in plan.envs]
     taught = [(part, episodes) for part, episodes in taught if episodes]
@@ -160,10 +157,7 @@ def unfinished_note(masks: Iterable[Sequence[int]], limit: int) -> str | None:
 
 
 def demonstrated(player: Player, episodes: Sequence[Episode], turn_tokens: int) -> list[Taught | Raised]:
-    """Returns the tokens of multi-turn demonstrations as rollouts, or why one cannot be played.
-
-    The limits are those of rollouts (core/env/worked.py). A turn begins only where `turn_tokens` fit.
-    """
+    """Returns multi-turn demonstrations as rollouts, or why they fail; turns begin only if `turn_tokens` fit."""
     # Nobody reads what becomes of the last action.
     wanted = [(episode, episode.actions[: player.limits.turns][:-1]) for episode in episodes]
     prompts = encode_episodes(player.tokenizer, episodes)

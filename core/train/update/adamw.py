@@ -123,10 +123,7 @@ def compensated_for(model: Any, args: Any) -> tuple[type[torch.optim.Optimizer],
 
 
 def rise_from_above_zero(scheduler: Any, steps: int) -> None:
-    """Changes a schedule with `steps` warm-up steps in place: step s, from 0, has (s + 1) / (steps + 1) of the rate.
-
-    With a rate of 0 the first step's completions would teach nothing.
-    """
+    """Makes step s, from 0, of `steps` warm-up steps have (s + 1) / (steps + 1) of the rate, so that none is lost."""
     scheduler.lr_lambdas = [partial(_risen, factor, steps) for factor in scheduler.lr_lambdas]
     at = scheduler.last_epoch
     for group, base, factor in zip(

@@ -118,10 +118,7 @@ def _attention_dtype(model: Any, device: torch.device) -> torch.dtype:
 def reference_logps(
     logps: Callable[[Any, Tensors], torch.Tensor], tensors: Tensors, *, frozen: Any, wrapped: Any, policy: Any
 ) -> torch.Tensor:
-    """Returns the log-probabilities [N, T] of rollouts under the reference policy.
-
-    `frozen`: its own model; None: the policy with the run's first adapter, also as `wrapped`.
-    """
+    """Returns [N, T] under the reference: `frozen`, or if None the policy with the run's first adapter."""
     if frozen is not None:
         return logps(frozen, tensors)
     with _first_adapter(policy):

@@ -61,10 +61,7 @@ class UpdateFigures:
         self._names: tuple[str, ...] = ()
 
     def add(self, sums: torch.Tensor, names: tuple[str, ...], padding: int, positions: int) -> None:
-        """Adds a micro batch. Raises PluginError if the loss reports other metrics than in the one before.
-
-        `sums`: [7 + M] of `update_sums`. `padding`: positions of the forward pass without a token, of all `positions`.
-        """
+        """Adds a micro batch's [7 + M] `update_sums`. Raises PluginError if the loss's metrics change."""
         more = torch.cat([sums.new_tensor([float(padding), float(positions)]), sums])
         if self._sums is not None and names != self._names:
             raise PluginError(

@@ -256,10 +256,7 @@ def takes_rows(loss: BoundLoss) -> bool:
 
 
 def is_per_token(loss: BoundLoss, correction: Correction) -> bool:
-    """Returns whether dL/dlogp of a token follows from its log-probability alone, tried on a few made-up tokens.
-
-    A wrong answer costs a kernel time and no accuracy (kernels/fused.py).
-    """
+    """Returns whether dL/dlogp of a token depends on its own alone, by a trial; a wrong answer costs only time."""
     if loss.spec.entropies != "none" or correction.startswith(("sequence", "geometric")):
         return False
     generator = torch.Generator().manual_seed(0)

@@ -135,8 +135,6 @@ def _read(input_ids: torch.Tensor, attention_mask: torch.Tensor, completion: int
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """Multiply-adds of a layer."""
-
     hidden: int  # H
     fixed: int  # what a call of attention costs, whatever it computes
 
@@ -148,7 +146,6 @@ class _Costs:
         return self.fixed + number * self.hidden * (2.0 * length * (after + length) if after else length**2)
 
     def sequences(self, some: Sequence[_Sequence]) -> float:
-        """Returns the cost of a prompt's sequences, where all of like kind share a call."""
         calls = {sequence.first: self.fixed for sequence in some}
         each = sum(
             self.tokens(sequence.length) + self.call(1, sequence.length, sequence.first) - self.fixed
@@ -184,7 +181,6 @@ def _shared(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
 
 
 def _nested(batch: _Batch, costs: _Costs) -> Iterator[_Sequence]:
-    """Packs rows so that prompts also share the beginnings of other rows."""
     laid = _Laid(batch)
     for prompt, members in sorted(batch.groups().items(), key=lambda group: len(group[0])):  # the root first
         ways = [[*map(batch.sequence, members)], _together(batch, members)]

@@ -1,7 +1,4 @@
-"""Computes the policy loss of a micro batch and its metrics.
-
-With several passes (loss.num_iterations) the first keeps the sampling policy's log-probabilities in the micro batch.
-"""
+"""Computes the policy loss of a micro batch and its metrics; its first pass keeps the log-probabilities."""
 
 from __future__ import annotations
 
