@@ -107,7 +107,12 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
         within = [name for name in names if name.startswith(f"{text.name}.")]
         message += f" Did you mean '{within[0]}'?" if within else ""
     else:
-        message += nearest(text.name, names)
+        several = "," in text.name
+        message += (
+            f" One SPEC names one {kind}. Several are named one by one: --{kind} A --{kind} B, or a list in a file."
+            if several
+            else nearest(text.name, names)
+        )
     return f"{message} {where_to_look([problem for problem in problems if problem != unusable])}"
 
 

@@ -141,7 +141,7 @@ class Player:
         for rollout in rollouts:
             result = started[rollout.number]
             if isinstance(result, Raised):
-                rollout.fail(f"env '{self.env.name}' could not start: {explain(result.error)}")
+                rollout.fail(f"env '{self.env.name}' could not start: {result.explained()}")
             else:
                 rollout.tools = result
 
@@ -202,7 +202,7 @@ class Player:
         for rollout in acting:
             result = answers[rollout.number]
             if isinstance(result, Raised):
-                rollout.fail(f"env '{self.env.name}' failed in turn {rollout.turns}: {explain(result.error)}")
+                rollout.fail(f"env '{self.env.name}' failed in turn {rollout.turns}: {result.explained()}")
             elif rollout.see(result):
                 rollout.finish = "stop"
 
@@ -227,7 +227,7 @@ class Player:
         for rollout in closed:
             result = answers[rollout.number]
             if isinstance(result, Raised):
-                rollout.fail(f"env '{self.env.name}' failed after turn {rollout.turns}: {explain(result.error)}")
+                rollout.fail(f"env '{self.env.name}' failed after turn {rollout.turns}: {result.explained()}")
             else:
                 rollout.close(result)
         return closed
