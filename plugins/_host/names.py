@@ -109,7 +109,7 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
     else:
         several = "," in text.name
         message += (
-            f" One SPEC names one {kind}. Several are named one by one: --{kind} A --{kind} B, or a list in a file."
+            f" One SPEC names one {kind}: repeat the option for each, or give a list."
             if several
             else nearest(text.name, names)
         )
