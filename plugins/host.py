@@ -11,9 +11,10 @@ from grpo.plugins._host.entry_points import Entry
 from grpo.plugins._host.loading import GIVEN, Registration, load_entry, problem_of
 from grpo.plugins._host.names import clash_problems, find_registration, passed_over
 from grpo.plugins._host.probe import faults_of
-from grpo.plugins._host.problems import Problem, one_line
+from grpo.plugins._host.problems import Problem
 from grpo.plugins._spec.options import checked_options
 from grpo.plugins._spec.spec_text import SpecText, Value, parse
+from grpo.plugins.error_lines import one_line
 from grpo.plugins.errors import OptionError, PluginNotFound, SpecError, UsageError, plural
 from grpo.plugins.rubric import Component, RubricSpec, completed, parts
 from grpo.plugins.specs import KINDS, EnvSpec, Kind, RewardSpec, Spec, VerifierSpec

@@ -16,6 +16,7 @@ from grpo.core.gateway.app import LIMITS, gateway_app
 from grpo.core.gateway.conversation import Ask
 from grpo.core.http.limits import Callers
 from grpo.core.http.serving import HttpServer, bound
+from grpo.core.planning.agent import agent_warning
 from grpo.core.text.printable import counted
 from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundAgent
@@ -56,6 +57,8 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
             exits[number] = left
         if runner.notice:
             findings.not_tried(runner.notice)
+    if warning := agent_warning(played):
+        findings.add("warning", "starts", warning)
     for number, key in enumerate(desk.markers):
         _examine(findings, played.spec, exits[number], desk, key)
     first, second = (desk.asked.get(key, [])[:1] for key in desk.markers)

@@ -19,9 +19,9 @@ from grpo.core.env.tools import Schema, ToolCall, answer, functions_of, schemas_
 from grpo.core.env.worked import Wanted
 from grpo.core.scoring.outcome import explain, is_finite
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._host.problems import one_line
 from grpo.plugins._spec.binding import BoundEnv
-from grpo.plugins.errors import DatasetError, NotInstalled, with_article
+from grpo.plugins.error_lines import one_line
+from grpo.plugins.errors import GrpoError, NotInstalled, with_article
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
@@ -60,6 +60,7 @@ class EnvRelations:
         self._rows: list[Mapping[str, Any]] | None = None
         self._findings: list[EnvFinding] = []
         self._raised: set[str] = set()
+        self._hinted = False
         self._checks: dict[str, Callable[[str], None]] = {
             "gymnasium's checker": self._gymnasium,
             "rows": self._read_rows,
@@ -84,11 +85,31 @@ class EnvRelations:
         except ShapeError as error:
             self._add("error", VALUES, str(error))
         except BaseException as error:  # also an environment that exits; this is no thread that Ctrl-C reaches
-            raised = f"it raised {one_line(error)}"
-            if not isinstance(error, DatasetError) or raised not in self._raised:  # rows that nobody can read
-                self._add("error", relation, raised)
+            raised = str(error) if isinstance(error, GrpoError) else f"it raised {one_line(error)}"
+            if raised not in self._raised:  # what raises in every episode is one error to repair
+                self._add("error", relation, f"{raised}{self._rowless_hint()}")
             self._raised.add(raised)
         return self._findings
+
+    def _rowless_hint(self) -> str:
+        """Returns what to change where episodes start of rows alone; else ""."""
+        if self._bound.spec.dataset is None or self._hinted:
+            return ""
+        self._hinted = True
+        instance = None
+        try:
+            row = self._first_rows()[0]
+            instance = self._bound.make()
+            instance.reset(seed=0, options={"row": row})
+        except BaseException:  # found by the relation that plays it
+            return ""
+        try:
+            instance.reset(seed=0)
+        except BaseException:
+            return ". reset must also work without options: make up a row there, as gymnasium's tools call it so"
+        finally:
+            self._close(instance)
+        return ""
 
     def _add(self, severity: Severity, relation: str, message: str, example: str | None = None) -> None:
         self._findings.append(EnvFinding(severity, relation, message, example))
@@ -213,8 +234,9 @@ class EnvRelations:
                 if self._bound.spec.played and not isinstance(observation, str):
                     kind = type(observation).__name__
                     self._add("error", relation, f"an observation is {with_article(kind)}, not text", action[:60])
-                for each in (score, *dict(info.get("scores", {})).values()):
-                    if each is not None and (isinstance(each, str) or not is_finite(each)):
+                own = [each for each in dict(info.get("scores", {})).values() if each is not None]
+                for each in (score, *own):
+                    if isinstance(each, str) or not is_finite(each):
                         self._add("error", relation, f"the score {each!r} is not a finite number", action[:60])
                 if terminated or truncated:
                     break

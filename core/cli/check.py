@@ -97,6 +97,8 @@ def _checked(host: Host, kind: Kind, spec: str, env: str | None = None) -> Repor
     elif kind in ("sandbox", "session"):
         given["attacks"] = ()
     module = importlib.import_module(f"grpo.core.check.{'reward' if kind == 'verifier' else kind}")
+    if kind == "agent":
+        click.echo(f"playing two episodes side by side, of at most {module.SECONDS:g} s ...", err=True)
     check_plugin: Callable[..., Report] = getattr(module, f"check_{kind}")
     try:
         return check_plugin(getattr(host, kind)(spec), **given)

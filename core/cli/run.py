@@ -73,6 +73,10 @@ def run(
     Without --model it trains the embedded demonstration model: no network, no GPU, about a minute. --set and --config
     take every setting of docs/configuration.md.
     """
+    flags = given(values)
+    asked = _asked(place, ray_address, workers, servers, nodes)
+    if resume_from is None:
+        load_config(config_file, pairs, flags)  # is refused here where it is wrong, before libraries load
     with loading():
         from grpo.core.config.python_objects import refuse_missing
         from grpo.core.display.progress import Silent
@@ -84,8 +88,6 @@ def run(
         from grpo.core.text.streams import lasting_output
         from grpo.plugins.host import Host
 
-    flags = given(values)
-    asked = _asked(place, ray_address, workers, servers, nodes)
     with ExitStack() as others:
         if not dry_run:
             lost = "The run continues; follow it with `grpo runs` and `grpo show`."

@@ -213,13 +213,17 @@ def parse_config(tree: Mapping[str, Any], *, env_required: bool = True) -> RunCo
 
 
 def _read(file: Path) -> dict[str, Any]:
+    if file.suffix in (".yaml", ".yml"):
+        raise UsageError(f"{file}: a configuration is a TOML file, or JSON in a file named *.json, and not YAML")
     try:
         text = file.read_text(encoding="utf-8")
         tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"cannot read the configuration {file}: {error.strerror}") from None
     except (ValueError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} is not valid {'JSON' if file.suffix == '.json' else 'TOML'}: {error}") from None
+        kind = "JSON" if file.suffix == ".json" else "TOML"
+        hint = '. Texts need quotes, as in env = "gsm8k"' if "Invalid value" in str(error) else ""
+        raise UsageError(f"{file} is not valid {kind}: {error}{hint}") from None
     if not isinstance(tree, dict):
         raise UsageError(f"{file} must hold a table of settings, not {type(tree).__name__}")
     return tree
@@ -242,6 +246,9 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
     tree[last] = value
 
 
+_PARSED = ("int_parsing", "int_from_float", "float_parsing", "bool_parsing")
+
+
 def complaint(line: Any, root: type[BaseModel]) -> str:
     where = setting_at(line["loc"], root)
     if line["type"] == "extra_forbidden":
@@ -254,7 +261,12 @@ def complaint(line: Any, root: type[BaseModel]) -> str:
     message = line["msg"].removeprefix("Value error, ")
     message = message.replace("valid tuple", "list").partition(" or instance of ")[0].replace("dictionary", "table")
     message = re.sub(r"not a valid path for <class '[\w.]+'>", "not a path", message)
+    if line["type"] in _PARSED:  # what follows is about parsing
+        message = message.partition(", ")[0]
     shown = "" if line["type"] == "value_error" else f", not {line['input']!r}"
+    if line["type"] in ("tuple_type", "list_type") and isinstance(line["input"], str):
+        texts = [line["input"]] if ":" in line["input"] else line["input"].split(",")
+        shown += f". Write {json.dumps([text.strip() for text in texts], ensure_ascii=False)}"
     if line["type"] == "value_error" and message.startswith(f"{where}."):  # of a section; it names the settings
         return message
     return f"{where or 'configuration'}: {message[0].lower()}{message[1:]}{shown}"

@@ -54,6 +54,10 @@ class Section(BaseModel):
     def _no_truth_for_a_number(cls, given: Any) -> Any:
         for name, value in given.items() if isinstance(given, Mapping) else ():
             field = cls.model_fields.get(name)
+            section = None if field is None else field.annotation
+            if isinstance(value, bool) and isinstance(section, type) and issubclass(section, BaseModel):
+                switch = "enabled" if "enabled" in section.model_fields else next(iter(section.model_fields))
+                raise ValueError(f"{name} is a section of settings. Write {name}.{switch}, or another setting of it")
             if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
                 raise ValueError(f"{name} is {value}, and it is not a setting that is true or false")
         return given

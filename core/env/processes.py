@@ -250,7 +250,7 @@ def _written(result: Any) -> Any:
         words = str(result.error)
     except Exception:
         words = "(its message cannot be printed)"
-    return (False, (type(result.error).__name__, words, isinstance(result.error, GrpoError)))
+    return (False, (type(result.error).__name__, words, isinstance(result.error, GrpoError), result.line))
 
 
 def _read(written: tuple[bool, Any]) -> Any:
@@ -258,7 +258,7 @@ def _read(written: tuple[bool, Any]) -> Any:
     whole, value = written
     if whole:
         return value
-    name, words, ours = value
+    name, words, ours, line = value
     if ours and isinstance(known := getattr(errors, name, None), type) and issubclass(known, GrpoError):
         return Raised(known(words))
-    return Raised(type(name, (GrpoError if ours else Exception,), {})(words))
+    return Raised(type(name, (GrpoError if ours else Exception,), {})(words), line=line)

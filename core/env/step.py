@@ -94,7 +94,11 @@ def _checked(answer: Any) -> StepAnswer:
     observation.encode()  # a lone surrogate is a UnicodeEncodeError here, and would stop the run in the tokenizer
     if isinstance(reward, str):
         raise TypeError(f"the reward is the text {reward[:60]!r}, not a number")
-    number = float(reward)
+    try:
+        number = float(reward)
+    except (TypeError, ValueError):
+        kind = "None" if reward is None else with_article(type(reward).__name__)
+        raise TypeError(f"the reward is {kind}, not a number") from None
     if not math.isfinite(number):
         raise ValueError(f"the reward is {number}")
     return StepAnswer(observation, number, bool(terminated), bool(truncated), _plain(info))

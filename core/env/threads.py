@@ -15,8 +15,14 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
+from grpo.core.scoring.outcome import explain
+from grpo.plugins.error_lines import line_that_raised
+from grpo.plugins.errors import GrpoError
+
+_ENGINE = Path(__file__).resolve().parents[1]
 AT_ONCE = 64  # calls that run at the same time
 CLOSING = 5.0  # seconds to wait for environments that close, all together
 
@@ -29,6 +35,22 @@ class Raised:
 
     error: BaseException  # that
     shared: bool = False  # its whole process ended or hung, maybe because of another environment in it
+    line: str = ""  # the environment's line that raised it, as "my_env/game.py:24"; "" if a message of ours says enough
+
+    def explained(self) -> str:
+        """Returns what happened, and where in the environment's code."""
+        return f"{explain(self.error)} (at {self.line})" if self.line else explain(self.error)
+
+
+def _their_line(error: BaseException) -> str:
+    """Returns the line of an environment that raised an error; "" for one that the engine or the contract words."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if isinstance(error, GrpoError) or trace is None:
+        return ""
+    innermost = Path(trace.tb_frame.f_code.co_filename).resolve()
+    return "" if innermost.is_relative_to(_ENGINE) else line_that_raised(error)
 
 
 class EnvCalls(Protocol):
@@ -118,7 +140,7 @@ class _Worker:
                 env = self._make() if env is None else env
                 result = call(env)
             except BaseException as error:  # also an environment that calls exit()
-                result = Raised(error)
+                result = Raised(error, line=_their_line(error))
             self._done.put((self, result))
         if env is not None:
             try:

@@ -126,13 +126,13 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
             "Raise --temperature or leave out -n."
         )
     trained = weights.config is not None and (choices.env is None or choices.of_run) and choices.dataset is None
+    model = read_model(weights.base, weights.tokenizer_source, choices.chat_template_kwargs)
     episodes, notes = _episodes(env, choices, config, of_run=trained)
     rewards = rewards_of(config, host, env, episodes[0].row, fit=choices.fit)
     verifier = verifier_of(config, host, env, episodes[0].row, fit=choices.fit)
     if not rewards and verifier is None:
         raise nothing_judges(env)
     refuse_missing_columns(episodes[0], [*rewards, *([verifier] if verifier else [])])
-    model = read_model(weights.base, weights.tokenizer_source, choices.chat_template_kwargs)
     completion = choices.max_tokens or weights.max_tokens
     limits = Limits(completion, setting="--max-completion-length")
     longest = longest_prompt(model, [(env, {choices.split: episodes})], limits)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grpo.core.agents.presets.command_line import cmd, missing_script
 from grpo.core.config.schema import RunConfig
 from grpo.core.config.setting import PluginRef
 from grpo.core.train.update.objective import refuse_trees
@@ -53,6 +54,11 @@ def decide_agent(
     partial = bool(config.rollout.partial)
     refuse_trees(loss, advantage, own_head=config.train.head == "grpo", partial=partial)
     return agent
+
+
+def agent_warning(agent: BoundAgent) -> str:
+    """Returns what would make every episode of an agent fail, as far as that is seen before one; else ""."""
+    return missing_script(str(agent.options["line"])) if agent.spec is cmd else ""
 
 
 def own_prompt(source: str | Mapping[str, Any]) -> str:

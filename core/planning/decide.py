@@ -9,7 +9,7 @@ from grpo.core.config.schema import RunConfig
 from grpo.core.config.settings import LossSettings, OutputSettings, RolloutSettings, Settings, TrainSettings, settle
 from grpo.core.env.episodes import joined
 from grpo.core.plan import Plan
-from grpo.core.planning.agent import decide_agent
+from grpo.core.planning.agent import agent_warning, decide_agent
 from grpo.core.planning.facts import gather_facts, read_model
 from grpo.core.planning.lengths import decide_lengths, longest_of, sample_notes
 from grpo.core.planning.memory.fit import Load, decide_memory
@@ -68,7 +68,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
         *divided,
         *(short_of_turns(config.rollout, turns, completion, model.context) if agent is None else []),
         *slips(config, facts, optimizer, model.config),
-        *(turn_notes(rollout, envs, model.tokenizer) if agent is None else []),
+        *(turn_notes(rollout, envs, model.tokenizer) if agent is None else [agent_warning(agent)]),
         *(part.env.spec.note for part in envs),
         *sample_notes(envs),
     ]

@@ -1,8 +1,8 @@
 """Writes the weights of a run, or an adapter, for transformers and PEFT, into a folder that loads without grpo.
 
-    trained all weights     a model's folder
-    LoRA                    an adapter's folder that names its base model; base/ holds the embedded one
-    LoRA, merged            a model's folder
+trained all weights     a model's folder
+LoRA                    an adapter's folder that names its base model; base/ holds the embedded one
+LoRA, merged            a model's folder
 """
 
 from __future__ import annotations

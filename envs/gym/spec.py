@@ -117,16 +117,17 @@ def _registered(member: str) -> Any:
                     f"{module}"
                 ) from error
     place, colon, env_id = member.rpartition(":")
+    known = set(gymnasium.registry)
     if colon:
         named_module(place, f"gym:{member}", f"gym:./file.py:{env_id}")
     try:
         return gymnasium.spec(env_id)
     except gymnasium.error.Error as error:
-        where = (
-            ""
-            if colon
-            else f" If a module or a file registers it, write gym:MODULE:{member} or gym:./file.py:{member}."
-        )
+        if colon:
+            registered = sorted(set(gymnasium.registry) - known)
+            where = f". {place} registers: {', '.join(registered[:20])}." if registered else ""
+        else:
+            where = f" If a module or a file registers it, write gym:MODULE:{member} or gym:./file.py:{member}."
         raise PluginNotFound(f"gymnasium knows no environment '{env_id}': {error}{where}") from error
 
 

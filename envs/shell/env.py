@@ -13,6 +13,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from grpo.envs.shell.panel import panel_of
+from grpo.envs.shell.rows import LONGEST_ARGUMENT
 from grpo.envs.shell.task import Machines, Script, SessionTask, assignments, grade, open_machine
 from grpo.envs.text.spaces import AnyText
 from grpo.envs.text.text_env import shortened
@@ -167,10 +168,25 @@ class SessionEnv(gymnasium.Env[str, str]):
 
 
 def _as_command(solution: Script) -> str:
-    """Returns a command that writes the files of a solution and runs it."""
+    """Returns a command that runs a solution: the script itself, or what writes its files first."""
+    if (script := _only_script(solution)) is not None:
+        return shlex.join(["env", *assignments(solution.environment), solution.argv[0], "-c", script])
     lines = [
         f"mkdir -p {shlex.quote(posixpath.dirname(path))} && echo {base64.b64encode(content).decode()} | base64 -d > "
         f"{shlex.quote(path)} && chmod {mode:o} {shlex.quote(path)}"
         for path, (content, mode) in solution.files.items()
     ]
     return "\n".join([*lines, shlex.join(["env", *assignments(solution.environment), *solution.argv])])
+
+
+def _only_script(solution: Script) -> str | None:
+    """Returns the text of a solution that is one script for a shell and does not look at its own file; else None."""
+    if len(solution.files) != 1 or solution.argv not in [(shell, *solution.files) for shell in ("sh", "bash")]:
+        return None
+    ((path, (content, _)),) = solution.files.items()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    by_itself = not any(sign in text for sign in ("\0", "$0", "${0", posixpath.dirname(path), "BASH_SOURCE"))
+    return text if by_itself and len(content) <= LONGEST_ARGUMENT else None

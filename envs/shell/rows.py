@@ -9,7 +9,7 @@ from grpo.envs.shell.task import REWARD, Script, SessionTask
 from grpo.plugins.errors import DatasetError, with_article
 
 _COLUMNS = "instruction and grader, and optionally files, solution and name"
-_LONGEST = 100_000  # of an argument of a program
+LONGEST_ARGUMENT = 100_000  # bytes of an argument of a program
 _SOLUTION = "/solution/solve.sh"
 _KINDS = {"instruction": str, "grader": str, "solution": str, "name": str, "files": Mapping}
 
@@ -28,9 +28,10 @@ def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
         if column in ("instruction", "grader") and column not in row:
             have = ", ".join(map(str, row)) or "none"
             raise DatasetError(f"{where}: no column '{column}'; the row has: {have}. It needs {_COLUMNS}.")
-        if column == "grader" and isinstance(value, str) and (len(value.encode()) > _LONGEST or "\0" in value):
+        if column == "grader" and isinstance(value, str) and (len(value.encode()) > LONGEST_ARGUMENT or "\0" in value):
             raise DatasetError(
-                f"{where}: the column 'grader' has NUL or more than {_LONGEST:,} bytes. Put what it needs into files."
+                f"{where}: the column 'grader' has NUL or more than {LONGEST_ARGUMENT:,} bytes. Put what it "
+                "needs into files."
             )
         if value is None and column not in ("instruction", "grader"):
             continue
@@ -41,8 +42,11 @@ def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
     for path, text in files.items():
         if not path or not isinstance(text, str):
             raise DatasetError(f"{where}: the column 'files', {path!r}: the content of a file must be text.")
-        if posixpath.normpath(path).startswith(".."):
-            raise DatasetError(f"{where}: the column 'files', {path!r}: name a path in the working directory.")
+        place = posixpath.normpath(path)
+        if posixpath.isabs(place) or place.split("/")[0] in (".", "..") or path.endswith("/"):
+            raise DatasetError(
+                f"{where}: the column 'files', {path!r}: name a file in the working directory, as in 'data/in.txt'."
+            )
     grader = ("sh", "-c", row["grader"], "grader")  # in no file, which programs that it runs could change
     solution = None
     if row.get("solution"):

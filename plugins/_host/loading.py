@@ -17,9 +17,10 @@ import pluggy
 
 from grpo.plugins import hookspecs
 from grpo.plugins._host.entry_points import Entry
-from grpo.plugins._host.problems import Problem, State, one_line, traceback_text
+from grpo.plugins._host.problems import Problem, State
 from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.contract import contract_fault, import_fault, stated_by
+from grpo.plugins.error_lines import one_line, traceback_text
 from grpo.plugins.errors import did_you_mean, plural
 from grpo.plugins.specs import KINDS, Kind, Spec
 

@@ -105,7 +105,12 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
         within = [name for name in names if name.startswith(f"{text.name}.")]
         message += f" Did you mean '{within[0]}'?" if within else ""
     else:
-        message += nearest(text.name, names)
+        several = "," in text.name
+        message += (
+            f" One SPEC names one {kind}: repeat the option for each, or give a list."
+            if several
+            else nearest(text.name, names)
+        )
     return f"{message} {where_to_look([problem for problem in problems if problem != unusable])}"
 
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from grpo.plugins._host.entry_points import entry_of
 from grpo.plugins._host.loading import load_entry
 from grpo.plugins._host.probe import BEGAN, LOADED, TOLD
-from grpo.plugins._host.problems import one_line
+from grpo.plugins.error_lines import one_line
 
 
 def main(given: dict[str, Any]) -> NoReturn:

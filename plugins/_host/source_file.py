@@ -16,13 +16,13 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from grpo.plugins._host.loading import GIVEN, Registration
-from grpo.plugins._host.problems import one_line
 from grpo.plugins._host.python_objects import reward_of, verifier_of, written_sha256
 from grpo.plugins._host.rubric_file import rubric_from_file
 from grpo.plugins._spec.signature import returns_verdict, written_function
 from grpo.plugins._spec.soundness import SPEC_OF_KIND, spec_fault
 from grpo.plugins._spec.spec_text import SpecText
 from grpo.plugins.agent_decorator import agent_of
+from grpo.plugins.error_lines import one_line
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, SpecError, UsageError, did_you_mean, plural, with_article
 from grpo.plugins.from_trl import is_trl_function
 from grpo.plugins.specs import AgentSpec, Kind, RewardSpec, VerifierSpec

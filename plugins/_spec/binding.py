@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from grpo.plugins._spec.given_rows import given_rows
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
-from grpo.plugins.errors import GrpoError, NotInstalled, PluginError
+from grpo.plugins.error_lines import one_line
+from grpo.plugins.errors import DatasetError, GrpoError, NotInstalled, PluginError
 from grpo.plugins.mcp.attach import ServedFactory
 from grpo.plugins.mcp.servers import McpServer
 from grpo.plugins.sampling import RowsSeen
@@ -216,8 +218,20 @@ class BoundEnv(_BoundFactory):
         return self if self.spec.settle is None else replace(self, spec=self.spec.settle(**self.options))
 
     def rows(self, split: str) -> Sequence[Mapping[str, Any]] | None:
-        """Returns the rows of a split, or None when the environment makes its own episodes. Raises DatasetError."""
-        return None if self.spec.dataset is None else self.spec.dataset(split, **self.options)
+        """Returns the rows of a split, or None when the environment makes its own episodes.
+
+        Raises DatasetError, also where its function raises anything else, and GrpoError as the function raises it.
+        """
+        if self.spec.dataset is None:
+            return None
+        try:
+            given = self.spec.dataset(split, **self.options)
+        except GrpoError:
+            raise
+        except Exception as error:
+            message = f"env '{self.name}': the function of its rows failed for the split '{split}': {one_line(error)}"
+            raise DatasetError(message) from error
+        return given_rows(self.name, split, given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,8 @@ def _pairs(text: str, written: str) -> tuple[dict[str, Value], Unnamed | None]:
 def _parse_table(table: Mapping[str, Any]) -> SpecText:
     name = table.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise UsageError(f'the table {dict(table)} names no plugin. Write name = "[dist/]name[@version]".')
+        rows = "" if "name" in table else " Rows of your own are given as the data set."
+        raise UsageError(f'the table {dict(table)} names no plugin. Write name = "[dist/]name[@version]".{rows}')
     for key in table:
         if key not in TABLE_KEYS:
             raise UsageError(

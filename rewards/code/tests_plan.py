@@ -33,6 +33,7 @@ Kind = Literal["calls", "objects"]
 _HOOKS = ("setup_function", "teardown_function", "setup_module", "teardown_module", "setUpModule", "tearDownModule")
 # nan, isnan, x != x, and what makes them of other numbers
 _NOT_A_NUMBER = re.compile(r"(?<![a-z])(?:is)?nan|\binf(?:inity)?\b|(?<!\w)(\w+) != \1(?!\w)", re.IGNORECASE)
+_LONGEST_LINE = 60  # characters of a line that is no Python
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -390,7 +391,11 @@ class _Arranged:
 def _parsed(text: str, what: str) -> list[ast.stmt]:
     try:
         return ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except SyntaxError as error:
+        line = (error.text or "").strip()[:_LONGEST_LINE]
+        shown = f": {line}" if line else ""
+        raise UnusableTests(f"{what} are no Python: {error.msg} in line {error.lineno}{shown}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
         raise UnusableTests(f"{what} are no Python: {error}") from error
 
 

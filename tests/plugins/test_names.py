@@ -105,6 +105,7 @@ def test_a_built_in_name_wins_and_the_others_can_be_named(with_ours: Host, caplo
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("gsm8k,length", "One SPEC names one reward: repeat the option for each, or give a list."),
         ("zzz", "no reward 'zzz'. One in a file is ./FILE.py:zzz. Plugins of 'broken-dist' did not load"),
         ("betta", "Did you mean 'beta'?"),
         ("Beta", "Did you mean 'beta'?"),

@@ -136,6 +136,7 @@ def test_what_cannot_be_read_is_refused_in_words(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
+        ({"question": "?"}, "Rows of your own are given as the data set."),
         ({}, "names no plugin"),
         ({"name": 3}, "names no plugin"),
         ({"name": "near", "tolerance": 1}, "options = { tolerance = ... }"),

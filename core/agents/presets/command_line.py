@@ -12,6 +12,7 @@ from grpo.plugins.specs import AgentSpec, Option
 _PLACES = ("instruction", "url", "key", "model")
 _PLACE = re.compile(rf"\{{({'|'.join(_PLACES)})\}}")
 _WRITTEN = re.compile(r"\{([^\W\d]\w*)\}")
+_SCRIPT = re.compile(r"[\w./-]+\.(?:py|sh|bash|js|mjs|cjs|ts|rb|pl|php|lua)")
 _PROGRAM = re.compile(r"""[\s()'"$]""")
 
 
@@ -28,6 +29,11 @@ def _refuse(*, line: str) -> None:
     if not parts:
         raise UsageError("agent 'cmd' has an empty line. Write cmd:PROGRAM ARGUMENTS, as in cmd:python agent.py.")
     if shutil.which(parts[0], path=search_path()) is None:
+        if len(parts) == 1 and line.strip()[0] in "'\"" and " " in parts[0].strip():
+            raise UsageError(
+                f"agent 'cmd:{line}': in quotes the whole line is the name of one program. Leave those around the line "
+                f"out: cmd:{line.strip()[1:-1]}"
+            )
         if "/" not in parts[0] and os.access(parts[0], os.X_OK):
             raise UsageError(
                 f"agent 'cmd:{line}': {parts[0]} is a file of this folder, and not on the PATH. Write ./{parts[0]}"
@@ -43,6 +49,25 @@ def _refuse(*, line: str) -> None:
         close = did_you_mean(f"{{{name}}}", [f"{{{place}}}" for place in _PLACES])
         known = " There are {instruction}, {url}, {key} and {model}."
         raise UsageError(f"agent 'cmd:{line}': unknown placeholder {{{name}}}.{close or known}")
+
+
+def missing_script(line: str) -> str:
+    """Returns a warning of a script that the line names and that is no file here; "" without one."""
+    import shlex
+
+    try:
+        named = [part for part in shlex.split(line)[1:] if _SCRIPT.fullmatch(part)]
+    except ValueError:
+        return ""
+    for name in named:
+        folder, script = os.path.split(name)
+        if not os.path.isfile(name):  # noqa: PTH113 - whatever the text, it raises nothing
+            here = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []  # noqa: PTH208, PTH112
+            where = "Every task must bring it"
+            return (
+                f"agent 'cmd:{line}': there is no file {name} here.{did_you_mean(script, here)} {where}, or it fails."
+            )
+    return ""
 
 
 def _unknown(argument: str) -> str:

@@ -10,7 +10,7 @@ from grpo.core.text.printable import aligned, counted, one_line
 
 _FEW = 3
 SHOWN = 20  # refused rows in the text; as_json has them all
-_WIDE = 160  # characters of a reason, and of a solution
+_WIDE, _WIDEST = 160, 320  # characters of a solution, and of a reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Validation:
         yield from self._weak_lines()
         for row in self.refused[:SHOWN]:
             text = one_line(row.solution, len(row.solution) + 1)
-            yield from ("", f"{row.place}: {one_line(row.reason, _WIDE)}")
+            yield from ("", f"{row.place}: {one_line(row.reason, _WIDEST)}")
             yield "  | " + (text if len(text) <= _WIDE else "…" + text[1 - _WIDE :])  # an answer stands at the end
         if len(self.refused) > SHOWN:
             yield f"\nand {len(self.refused) - SHOWN} more that are refused: --json lists all, with their whole texts"

@@ -139,7 +139,7 @@ class Player:
         for rollout in rollouts:
             result = started[rollout.number]
             if isinstance(result, Raised):
-                rollout.fail(f"env '{self.env.name}' could not start: {explain(result.error)}")
+                rollout.fail(f"env '{self.env.name}' could not start: {result.explained()}")
             else:
                 rollout.tools = result
 
@@ -199,7 +199,7 @@ class Player:
         for rollout in acting:
             result = answers[rollout.number]
             if isinstance(result, Raised):
-                rollout.fail(f"env '{self.env.name}' failed in turn {rollout.turns}: {explain(result.error)}")
+                rollout.fail(f"env '{self.env.name}' failed in turn {rollout.turns}: {result.explained()}")
             elif rollout.see(result):
                 rollout.finish = "stop"
 
@@ -224,7 +224,7 @@ class Player:
         for rollout in closed:
             result = answers[rollout.number]
             if isinstance(result, Raised):
-                rollout.fail(f"env '{self.env.name}' failed after turn {rollout.turns}: {explain(result.error)}")
+                rollout.fail(f"env '{self.env.name}' failed after turn {rollout.turns}: {result.explained()}")
             else:
                 rollout.close(result)
         return closed

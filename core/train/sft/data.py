@@ -23,7 +23,6 @@ from grpo.core.processes.group import gathered
 from grpo.core.rollout.players import players_of
 from grpo.core.rollout.turns.play import Player
 from grpo.core.rollout.turns.tools import ToolFormat
-from grpo.core.scoring.outcome import explain
 from grpo.core.train.update.packing import IGNORED
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import PluginError
@@ -113,7 +112,7 @@ def worked_answers(
 
 def _played(episodes: Sequence[Episode], player: Player, turn_tokens: int) -> tuple[Dataset, dict[int, str]]:
     rollouts = demonstrated(player, episodes, turn_tokens)
-    failed = {place: explain(rollout.error) for place, rollout in enumerate(rollouts) if isinstance(rollout, Raised)}
+    failed = {place: rollout.explained() for place, rollout in enumerate(rollouts) if isinstance(rollout, Raised)}
     failures = gathered(failed, "the worked answers")  # of the same rows on every process
     failed = {place: why for failure in reversed(failures) for place, why in failure.items()}
     if len(failed) == len(episodes):

@@ -12,6 +12,7 @@ import builtins
 import contextlib
 import json
 import random
+import reprlib
 import types
 from collections import deque
 from collections.abc import Callable, ItemsView, KeysView, ValuesView
@@ -19,12 +20,14 @@ from decimal import Decimal
 from typing import Any
 
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders
-from grpo.rewards.code.guest.customs import new_module
+from grpo.rewards.code.guest.customs import LONGEST, new_module
 from grpo.rewards.code.guest.keeping import conversing
 from grpo.rewards.code.guest.plain import Foreign, Malformed, NotPlain, decode, encode
 from grpo.rewards.code.guest.together import begun, run_tests
 from grpo.rewards.code.guest.units import Stop, recording
 
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 60
 _HOLDING = (list, tuple, set, frozenset, deque, KeysView, ValuesView, ItemsView)
 
 
@@ -56,12 +59,22 @@ class Solution:
     def begin(self) -> None:
         """Forgets the unit before."""
         self._begins = True
+        self._last: tuple[list[Any], Any] | None = None  # the last call that returned plain data, and its answer
         self.wrong = self.other = ""
         self._raised: BaseException | None = None
 
     def failure(self) -> tuple[str, str]:
         """Returns how and why the unit cannot pass any more."""
         return (self.dead, "") if self.dead else ("failed", self.wrong) if self.wrong else ("", "")
+
+    def last_answer(self) -> str:
+        """Returns the last call of the unit with its answer, as "add(1, 2) is 4"; "" without one."""
+        if self._last is None:
+            return ""
+        (name, args, named), value = self._last
+        given = [_brief(decode(each)) for each in args]
+        given += [f"{key}={_brief(decode(each))}" for key, each in named.items()]
+        return f"{name}({', '.join(given)}) is {_brief(value)}"[:LONGEST]
 
     def is_raised(self, error: BaseException) -> bool:
         """Returns whether an exception is what the last call raised."""
@@ -83,7 +96,9 @@ class Solution:
                     self._hear(["unjudged", given])  # no answer of the solution is of such a class
                     raise Stop from None
                 raise TypeError(given) from None
-            return self._read(self._answer(request), [*args, *named.values()])
+            value = self._read(self._answer(request), [*args, *named.values()])
+            self._last = None if isinstance(value, Other) else (request, value)
+            return value
 
         call.__name__ = call.__qualname__ = name
         return call
@@ -157,6 +172,14 @@ class Solution:
         if self._given.numbers and has_nan(value):
             self.wrong = "the answer is not a number"
         return value
+
+
+def _brief(value: Any) -> str:
+    """Returns a value as Python writes it, cut in the middle."""
+    try:
+        return _BRIEF.repr(value)
+    except Exception:  # an integer of more digits than Python writes
+        return f"a {type(value).__name__}"
 
 
 class Other:

@@ -141,7 +141,13 @@ def main(descriptor: int) -> None:
 
     ask, asked = remembering(given.remembers)
     side = types.SimpleNamespace(
-        begin=begin, failure=failure, is_raised=_is_of_solution, other="", ask=ask, asked=asked
+        begin=begin,
+        failure=failure,
+        is_raised=_is_of_solution,
+        last_answer=lambda: "",
+        other="",
+        ask=ask,
+        asked=asked,
     )
     calls = [call for call in given.asked if call[0] in given.names]
     for name, args, named in random.sample(calls, len(calls)):
@@ -197,8 +203,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         tests: the module in which the tests run, with what they use.
         side: what depends on where the solution is: `begin` of a unit; `ask`, which calls a function, and what was
             `asked`; `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`, what
-            was changed that may not be; `is_raised`, whether the solution raised an exception; `other`, what it
-            answered that is no plain data.
+            was changed that may not be; `is_raised`, whether the solution raised an exception; `last_answer`, the
+            last call and its answer in words; `other`, what it answered that is no plain data.
     """
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     running: list[int] = []  # units, one within the other
@@ -237,7 +243,9 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         elif error is not None and not how:
             unequal = type(error) is AssertionError and not error.args
             how = _how(error, side.is_raised)
-            why = side.other or ("another value than expected" if unequal else line_of(error))
+            answer = side.last_answer()
+            other = f"another value than expected{': ' if answer else ''}{answer}"
+            why = side.other or (other if unequal else line_of(error))
         elif not how:
             fault = side.forbidden_change() or fault_of(unit)
             how, why = ("failed", fault) if fault else ("passed", "")

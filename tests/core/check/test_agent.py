@@ -174,3 +174,4 @@ def test_the_command_prints_the_report_and_refuses_what_is_not_installed(tmp_pat
     done = subprocess.run([*check, "agent:cmd:no-such-program"], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 2
     assert b"no program 'no-such-program' is on the PATH" in done.stderr
+    assert b"playing two episodes side by side, of at most 120 s" in done.stderr

@@ -299,7 +299,8 @@ def test_an_environment_that_exits_ends_nothing_but_its_relation() -> None:
             raise SystemExit(3)
 
     report = check_env(spec_of(Exits, scores_itself=True))
-    assert {"hostile actions", "same seed, same episode"} <= errors(report)
+    assert {"gymnasium's checker", "1000 instances"} <= errors(report)
+    assert "hostile actions" in report.relations
     assert "SystemExit: 3" in str(report)
 
 
@@ -326,3 +327,33 @@ def test_an_environment_that_needs_a_row_is_told_where() -> None:
     [first, *_] = check_env(spec_of(Needs)).of("error")
     assert first.relation == "gymnasium's checker"
     assert "TypeError: 'NoneType' object is not subscriptable (at check/test_env.py:" in first.message
+
+
+@pytest.mark.core
+def test_what_raises_everywhere_is_one_error_that_names_what_to_change() -> None:
+    class OfRows(Sums):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+            return "", self.started(options["row"])
+
+    (finding,) = check_env(spec_of(OfRows)).of("error")
+    assert "TypeError: 'NoneType' object is not subscriptable (at check/test_env.py:" in finding.message
+    assert "reset must also work without options" in finding.message
+
+
+@pytest.mark.core
+def test_a_reward_that_is_none_is_found() -> None:
+    class Payless(Sums):
+        def step(self, action: str) -> Any:
+            return "", None if action else 0.0, True, False, {}
+
+    messages = {finding.relation: finding.message for finding in check_env(spec_of(Payless)).of("error")}
+    assert "the score None is not a finite number" in messages["hostile actions"]
+
+
+@pytest.mark.core
+def test_a_broken_dataset_function_is_told_without_the_words_of_python() -> None:
+    (finding,) = check_env(spec_of(Sums, dataset=lambda split: None)).of("error")
+    assert finding.message == (
+        "env 'sums': the function of its rows, for the split 'train', returned None. Return a list of dicts, one for "
+        "each row."
+    )

@@ -383,3 +383,10 @@ def test_a_run_is_measured_on_rows_that_ask_nothing_it_was_trained_on(full_run: 
     with pytest.raises(UsageError, match=r"no held-out accuracy is measured.* --split train"):
         plan_evaluation(weights, host, Choices())
     assert len(plan_evaluation(weights, host, Choices(split="train")).episodes) == 20
+
+
+@pytest.mark.core
+def test_a_model_that_is_none_is_refused_before_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    result = invoke("--model", "no-such-model", "--env", "gsm8k")  # its rows are on the hub too
+    assert "cannot load the configuration of 'no-such-model'" in str(result.exception)

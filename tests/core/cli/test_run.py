@@ -246,3 +246,14 @@ def test_the_installed_command_says_the_same_in_a_process_of_its_own(place: Path
     assert done.returncode == 2
     assert done.stderr == "grpo: --steps: input should be greater than or equal to 1, not -1\n"
     assert done.stdout == ""
+
+
+def test_settings_are_refused_before_libraries_load(tmp_path: Path) -> None:
+    code = (
+        "import sys; from grpo.core.cli.main import cli\n"
+        "try: cli(['run'], standalone_mode=False)\n"
+        "except Exception as error: print(error, 'grpo.core.run.job' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("no environment. ")
+    assert done.stdout.endswith(" False\n")

@@ -59,7 +59,12 @@ def test_an_unknown_key_is_named_with_the_nearest_one(written: str, meant: str) 
     ("pair", "says"),
     [
         ("train.steps=-1", "train.steps: input should be greater than or equal to 1, not -1"),
-        ("train.steps=1.5", "train.steps: input should be a valid integer"),
+        ("train.steps=1.5", "train.steps: input should be a valid integer, not 1.5"),
+        ("train.steps=", "train.steps: input should be a valid integer, not ''"),
+        ("lora=true", "lora is a section of settings. Write lora.enabled, or another setting of it"),
+        ("rewards=proximity", "rewards: input should be a list, not 'proximity'. Write [\"proximity\"]"),
+        ("output.tags=a, b", 'output.tags: input should be a list, not \'a, b\'. Write ["a", "b"]'),
+        ("rewards=code:show=1,weight=2", 'Write ["code:show=1,weight=2"]'),
         ("train.group_size=1", "train.group_size: input should be greater than or equal to 2, not 1"),
         ("train.epochs=0", "train.epochs: input should be greater than 0"),
         ("train.lr=0", "train.lr: input should be greater than 0"),
@@ -176,6 +181,8 @@ def test_flags_win_over_pairs_and_pairs_over_the_file(kind: str, tmp_path: Path)
     ("name", "content", "says"),
     [
         ("a.toml", "env = ", "not valid TOML"),
+        ("a.toml", "env = gsm8k", 'Texts need quotes, as in env = "gsm8k"'),
+        ("a.yaml", "env: gsm8k", "a configuration is a TOML file, or JSON in a file named .*, and not YAML"),
         ("a.toml", "env = 'x'\nenv = 'y'\n", "not valid TOML"),
         ("a.json", '{"env": ', "not valid JSON"),
         ("a.json", '["env"]', "must hold a table of settings, not list"),

@@ -185,6 +185,7 @@ def test_a_hang_costs_its_own_rollout_and_an_exception_keeps_its_name_and_words(
         found = said(envs, n0="hang", n1="raise", n2="late")
         assert "no answer within 60 s" in str(found[0].error)
         assert (type(found[1].error).__name__, str(found[1].error)) == ("RunError", "as it was asked to")
+        assert found[1].line == "", "a message of ours says enough"
         assert found[2].observation == "LATE"
 
 

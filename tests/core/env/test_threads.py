@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -101,6 +102,9 @@ def test_what_raises_hangs_or_exits_is_a_failure_of_its_own(hang: Hang) -> None:
             "ZeroDivisionError",
             "SystemExit",
         ]
+        lines = [bool(re.fullmatch(r"env/test_threads\.py:\d+", found[number].line)) for number in (1, 2, 3)]
+        assert lines == [False, True, True], "what raised in the environment names its line"
+        assert found[2].explained() == f"ZeroDivisionError: {found[2].error} (at {found[2].line})"
         again = threads.call({0: works})
     assert isinstance(again[0], set)
 

@@ -28,6 +28,20 @@ def test_a_dry_run_counts_calls_and_tokens_and_shows_the_task(spec: str) -> None
     assert f"grpo plugins check agent:{spec}\n" in done.output
 
 
+def test_a_script_that_is_not_there_is_a_warning_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("agent.py").write_text("")
+    options = ["run", "--env", "gsm8k", "--reward", "proximity", "--dry-run", "--agent"]
+    missing = CliRunner().invoke(cli, [*options, "cmd:python agnt.py"], catch_exceptions=False)
+    assert "agent 'cmd:python agnt.py': there is no file agnt.py here. Did you mean 'agent.py'?" in missing.output
+    there = CliRunner().invoke(cli, [*options, "cmd:python agent.py"], catch_exceptions=False)
+    assert "there is no file" not in there.output
+    quoted = CliRunner().invoke(cli, [*options, "cmd:'python agent.py'"])
+    assert "Leave those around the line out: cmd:python agent.py" in str(quoted.exception)
+
+
 def test_grpo_plan_says_that_prompts_are_the_agents_own(spec: str) -> None:
     options = ["--env", "gsm8k", "--reward", "proximity", "--agent", spec, "--steps", "2"]
     done = CliRunner().invoke(cli, ["plan", *options], catch_exceptions=False)

@@ -214,6 +214,9 @@ def test_an_environment_is_taken_from_a_file_as_it_is_written(host: Host, tmp_pa
     env = host.env(f"{where}:size=3").make()
     assert env.reset(seed=0)[0] == "0"
     assert env.step("<action>1</action>")[:3] == ("3", 1.0, True)
+    (tmp_path / "two.py").write_text((tmp_path / "own.py").read_text().replace("own/", "two/"))
+    with pytest.raises(PluginNotFound, match=r"two\.py registers: two/Plain-v0"):
+        host.env(f"gym:{tmp_path}/two.py:Plain")
     with pytest.raises(PluginNotFound, match="Did you mean: `Plain`"):
         host.env(f"gym:{tmp_path}/own.py:own/Plan-v0")
 

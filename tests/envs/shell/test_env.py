@@ -147,7 +147,9 @@ def test_a_program_that_kills_its_grader_gets_nothing(tmp_path: Path) -> None:
         ({"grader": None}, "the column 'grader' must hold text"),
         ({"files": ["a"]}, "the column 'files' must hold an object"),
         ({"files": {"a": 1}}, "the column 'files', 'a': the content"),
-        ({"files": {"b/../../a": ""}}, "the column 'files', 'b/../../a': name a path in the working directory"),
+        ({"files": {"b/../../a": ""}}, "the column 'files', 'b/../../a': name a file in the working directory"),
+        ({"files": {"/tmp/a": ""}}, "the column 'files', '/tmp/a': name a file in the working directory"),
+        ({"files": {"b/": ""}}, "the column 'files', 'b/': name a file"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused_by_its_place(
@@ -181,12 +183,19 @@ def test_gold_solutions_are_played_and_accepted(tmp_path: Path) -> None:
     assert weak.keys() == {1, 3}  # the second one does not pay its own solution
 
 
+def test_a_refused_solution_is_shown_as_it_was_written(tmp_path: Path) -> None:
+    file = rows_in(tmp_path, {"solution": "echo nothing > no-file"})
+    (row, *_) = validate(f"shell:{file}").refused
+    assert "echo nothing > no-file" in row.solution
+    assert "base64" not in row.solution
+
+
 def test_rows_that_cannot_be_read_are_one_finding_of_a_check(tmp_path: Path) -> None:
     file = tmp_path / "one.jsonl"
     file.write_text(json.dumps(TASK))
     report = check_env(f"shell:{file}")
     assert [finding.message.partition(" (at ")[0] for finding in report.findings] == [
-        f"it raised DatasetError: {file}: the only row is held out for testing, so none is left to train on. Add rows, "
+        f"{file}: the only row is held out for testing, so none is left to train on. Add rows, "
         "or give a folder with train.jsonl and test.jsonl."
     ]
 
