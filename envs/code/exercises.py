@@ -1,7 +1,6 @@
 """Generates programming exercises that one expression solves, for a policy that has never seen a program.
 
-Rows have the form of MBPP: a question, a solution and assertions. Names, wording and constants vary with a seed; what
-an exercise asks for is always said in full.
+Rows have the form of MBPP. Names, wording and constants vary with a seed; every task is stated in full.
 """
 
 from __future__ import annotations

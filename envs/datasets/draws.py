@@ -1,7 +1,6 @@
 """Makes random choices that a seed fixes for good.
 
-Only `Random.random` is drawn from, the one method whose sequence Python promises to keep, so that a seed means the same
-rows with every version of Python.
+Only `Random.random` is drawn from: the one method whose sequence Python promises to keep across versions.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ T = TypeVar("T")
 
 
 class Draws:
-    """A stream of choices."""
-
     def __init__(self, seed: int | str) -> None:
         self._random = random.Random(seed).random
 
@@ -24,7 +21,7 @@ class Draws:
         return low + int(self._random() * (high - low + 1))
 
     def chance(self, share: float) -> bool:
-        """Returns True in so large a share of all cases."""
+        """Returns True with probability `share`."""
         return self._random() < share
 
     def pick(self, values: Sequence[T]) -> T:

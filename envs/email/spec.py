@@ -55,8 +55,7 @@ class Email:
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split.
 
-        Raises OptionError: an option has a value that cannot be used; DatasetError: the dataset, or one of its rows
-        (named by file and line), cannot be used.
+        Raises OptionError, or DatasetError if the dataset or one of its rows (named by file and line) cannot be used.
         """
         from grpo.envs.datasets.generated import generated_split
         from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused

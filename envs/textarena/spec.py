@@ -52,8 +52,8 @@ def make(
 def resolve(member: str) -> EnvSpec:
     """Returns the spec of one game.
 
-    Raises PluginNotFound: there is no such game, or textarena is not installed; OptionError: it cannot be played alone,
-    or lacks data.
+    Raises PluginNotFound: unknown game, or textarena is not installed; OptionError: not for one player, or without
+    data.
     """
     spec = _registered(member)
     from grpo.envs.textarena.env import turns_of
