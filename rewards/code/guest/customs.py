@@ -2,8 +2,7 @@
 
 Compiled code that mentions a customary name (`List`, `math`, `deque`, ...) gets it before it runs; what the program
 imports or defines itself replaces it. Programs that open `/dev/stdin` or `/dev/stdout`, which need `/proc`, get the
-descriptor; threads that ask for a stack of half a gigabyte, as contest programs do to recurse deeply, get what the
-memory allows.
+descriptor; threads that ask for a stack of half a gigabyte, to recurse deeply, get what the memory allows.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -117,9 +116,9 @@ def run_source(module: types.ModuleType, source: str, file: str = FILE) -> dict[
 
 
 def asked_for(module: types.ModuleType, name: str, given: dict[str, Any]) -> Any:
-    """Returns the global of that name, or a function that calls the method of that name of a new `Solution`.
+    """Returns the global of that name, or a function that calls that method of a new `Solution`; else raises NameError.
 
-    What stood in the module before the program ran (`given`) is not the program's. Raises NameError for neither.
+    What stood in the module before the program ran (`given`) is not the program's.
     """
     space = vars(module)
     own = name in space and space[name] is not given.get(name, space)
