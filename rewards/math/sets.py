@@ -56,11 +56,11 @@ class _Reading:
 
 
 def same_set(gold: str, text: str, read: Callable[[str], Sequence[Any]], *, relations: bool) -> bool | None:
-    """Compares two sets of real numbers.
+    """Compares two sets of real numbers; `read`: reads LaTeX as a list of sympy objects and texts.
 
-    `read`: reads LaTeX as a list of sympy objects and texts. `relations`: an inequality may be the answer where the
-    gold is written as a set. Returns None when one of them is not a set of real numbers in one variable, or neither is
-    written as one.
+    `relations`: an inequality may answer a gold written as a set. Returns None when one is no set of real numbers in
+    one
+    variable, or neither is written as one.
     """
     if not (_SETLIKE.search(gold) and _SETLIKE.search(text)):
         return None
@@ -118,7 +118,6 @@ def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
 
 
 def _side(match: re.Match[str]) -> str:
-    """The real numbers on one side of zero as an interval."""
     if match["sign"]:
         return _SIDES[match["sign"]]
     upper = match["relation"].lstrip("\\")[0] in ">g"
@@ -127,7 +126,7 @@ def _side(match: re.Match[str]) -> str:
 
 
 def _conditions(text: str) -> list[str]:
-    """The pieces of a text that commas outside of brackets part."""
+    """The pieces between commas outside of brackets."""
     pieces, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")

@@ -314,7 +314,7 @@ def _refused(gold: Gold, extracted: str, reason: str) -> Verdict:
 
 
 def _unconditional(text: str, gold: str) -> str:
-    """Prose without what it says at its end besides its value: "for all real x", "attained at x = 2", "in 4 years"."""
+    """Removes what the end says besides the value: "for all real x", "attained at x = 2", "in 4 years"."""
     if "=" not in gold:
         text = main_clause(text)
     return text if "all" in gold else without_quantifier(text)
@@ -343,7 +343,7 @@ def _last_formula(prediction: Statement) -> str:
 
 
 def _in_words(prediction: Statement) -> str:
-    """A statement in words: its marked content, or what follows its last "answer is", or all of it."""
+    """The marked content, or what follows the last "answer is", or all of the statement."""
     if prediction.parts:
         return MARKUP.sub(r"\1", prediction.parts[0]) if len(prediction.parts) == 1 else ""
     cues = list(_CUE.finditer(prediction.text))
