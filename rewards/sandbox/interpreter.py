@@ -1,7 +1,7 @@
 """Finds the files that an interpreter needs inside a sandbox.
 
-These are the executable, its standard library, and the shared libraries that importing all of it maps. Inside,
-everything lies where a system Python has it, so that no path of the host shows.
+These are the executable, its standard library, and the shared libraries that importing all of it maps. Inside, they lie
+where a system Python has them, so that no path of the host shows.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Packages:
 
 @lru_cache(maxsize=8)
 def find_packages(python: str, names: tuple[str, ...]) -> Packages:
-    """Returns the files of installed packages: the folders of packages of this process, and the libraries they map.
+    """Returns the packages' folders and the libraries that they map.
 
     Raises SandboxUnavailable if a package cannot be imported by this Python.
     """
