@@ -1,8 +1,8 @@
 """Describes the containers of sessions: their contents, removed rights and user.
 
 A session without an image shows the system folders of the engine's machine, read-only, as `local` does; its programs
-are an ordinary user. In an image programs are root without any capability, so that the image's files are theirs. What
-keeps the container alive is always the other user, whom no program can end. It ignores the end of its children, so that
+are an ordinary user. In an image programs are root without any capability, so that they own the image's files. The
+container's first process is the other user's, so no program can end it. It ignores the end of its children, so that
 orphans leave nothing, and ends with its input, which the owner of the session holds: no program outlives the owner.
 """
 

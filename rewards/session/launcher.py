@@ -1,9 +1,9 @@
 """Forks a keeper for each local session, which makes the namespaces and starts their process 1.
 
 The owner of the pool sends the descriptor of a socket for each session; the keeper reads its plan there. When the owner
-ends or dies, its sockets close and every session ends. Control groups that it left are then removed. When the launcher
-is killed, the kernel kills every keeper, and with it its session. What a keeper and process 1 need is imported before:
-the session's user may not see this Python's files.
+ends, its sockets close, every session ends, and its control groups are removed. When the launcher is killed, the kernel
+kills every keeper, and with it its session. What a keeper and process 1 need is imported before: the session's user may
+not see this Python's files.
 """
 
 from __future__ import annotations
@@ -123,5 +123,5 @@ def _become_first(control: socket.socket, plan: dict[str, Any], shown: root.Show
 
 
 def _answer(error: Exception) -> dict[str, Any]:
-    """Returns what the owner is told: why there is no session, and whether the machine allows none."""
+    """Why there is no session, and whether the machine allows none."""
     return {"error": f"{error}", "refused": isinstance(error, OSError) and error.errno in _REFUSALS}

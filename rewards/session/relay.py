@@ -39,7 +39,7 @@ async def join(
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copies until the end of a stream, and says so to the other side."""
+    """Passes on the end of the stream, too."""
     with contextlib.suppress(OSError):
         while piece := await reader.read(PIECE):
             writer.write(piece)
