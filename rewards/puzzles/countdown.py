@@ -1,7 +1,6 @@
 """Checks whether a Countdown expression uses the given numbers and reaches the target.
 
-The verifier judges, the reward scores; both read the expression with `grpo.rewards.puzzles.expression`, exactly and
-without executing anything.
+Verifier and reward read the expression with `grpo.rewards.puzzles.expression`, exactly and without executing anything.
 """
 
 from __future__ import annotations
@@ -132,7 +131,6 @@ def countdown_score(
 
 
 def _judged(completion: str, target: object, numbers: object, *, use_all: bool) -> tuple[Verdict, bool]:
-    """Returns the verdict, and whether there is an expression to judge."""
     goal, given = _number(target), _whole_numbers(numbers)
     if goal is None or given is None:
         return Verdict(
@@ -172,7 +170,7 @@ def _read(stated: str) -> tuple[Expression, Fraction | None]:
 
 
 def _numbers_fault(used: Iterable[int], given: Iterable[int], *, use_all: bool) -> str:
-    """Returns what is wrong with the numbers that an expression uses, or ""."""
+    """What is wrong with the numbers that an expression uses, or ""."""
     beyond, left = Counter(used) - Counter(given), Counter(given) - Counter(used)
     if beyond:
         return f"uses a number that is not given, or too often: {_list(beyond)}"
@@ -190,7 +188,7 @@ def _number(value: object) -> Fraction | None:
 
 
 def _whole_numbers(values: object) -> list[int] | None:
-    """Returns a list of numbers as whole numbers, or None when it is none or is empty."""
+    """None when it is no list of whole numbers, or empty."""
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
         return None
     numbers = [_number(value) for value in values]

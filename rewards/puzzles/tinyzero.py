@@ -1,7 +1,6 @@
 """Re-implements TinyZero's published countdown score from a description.
 
-The published function hands the text to `eval`; here expressions are parsed, and what grows beyond `_BITS` bits is
-wrong.
+Unlike the published function, which calls `eval`, it parses expressions; beyond `_BITS` bits they are wrong.
 """
 
 from __future__ import annotations
@@ -70,10 +69,7 @@ def _uses(equation: str, numbers: Sequence[Any]) -> bool:
 
 
 def _evaluated(equation: str) -> Any:
-    """Works out what Python would.
-
-    Raises Exception if it is no expression of numbers, it is too large, or Python's own arithmetic refuses.
-    """
+    """Computes what Python would; raises Exception for no expression, a too large one, or an arithmetic error."""
     if len(equation) > _LONGEST or not _ALLOWED.fullmatch(equation):
         raise ValueError("not an equation")
     return _value(ast.parse(equation, mode="eval").body)

@@ -135,7 +135,7 @@ def _blocks(text: str, pairs: list[tuple[str, str]]) -> float:
 
 
 def _shows(text: str) -> bool:
-    """Returns whether a text has a visible character; spaces, controls, combining marks and HTML comments are none."""
+    """Spaces, controls, combining marks and HTML comments do not show."""
     shown = html.unescape(visible(text))
     return any(
         unicodedata.category(character)[0] not in "ZCM" and character not in _BLANK_LETTERS for character in shown

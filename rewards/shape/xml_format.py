@@ -1,6 +1,6 @@
 """Matches the `<reasoning>`/`<answer>` layout as published regular expressions do.
 
-Each part is taken where it first fits, which leaves the most room for the next; so the time is linear in the text.
+Each part is taken where it first fits, which gives the same match in linear time.
 """
 
 from __future__ import annotations
