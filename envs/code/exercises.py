@@ -91,7 +91,6 @@ def _exercise(rng: random.Random, family: _Family, number: int, argument: str) -
 
 
 def _value(rng: random.Random, kind: str, number: int) -> object:
-    """Returns an argument, near the constant as often as not."""
     if kind == "number":
         return rng.choice((rng.randint(-50, 100), number + rng.randint(-2, 2)))
     if kind == "text":

@@ -56,7 +56,6 @@ def _question(text: str, row: Mapping[str, Any], shown: int) -> str:
 
 
 def _demonstration(text: str, row: Mapping[str, Any]) -> str:
-    """The row's own solution as a completion; "" without one."""
     solution = next((row[name] for name in _SOLUTIONS if isinstance(row.get(name), str) and row[name].strip()), "")
     if not solution:
         return ""

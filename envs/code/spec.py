@@ -75,10 +75,7 @@ class Code:
         return OneTurnEnv(ask, partial(self.rows, "train"))
 
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
-        """Returns the rows of a split, with their columns as they are, after every one was read and checked.
-
-        Raises OptionError, or DatasetError if the dataset or one of its rows (named by file and line) cannot be used.
-        """
+        """Returns the checked rows of a split, with their columns as they are. Raises OptionError, DatasetError."""
         from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
         from grpo.envs.datasets.stored import checked_rows
 

@@ -103,7 +103,6 @@ def _rows_of_lines(lines: JsonLines, path: Path) -> JsonLines:
 
 
 def _has_json_lines(path: Path) -> bool:
-    """Whether the first line is an object and others follow it."""
     with opened(path) as file:
         if not file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
             return False  # a list may be one long line

@@ -24,10 +24,7 @@ _DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "fu
 
 
 def dataset_kind(dataset: str) -> DatasetKind:
-    """Tells where a dataset is: a path that exists or looks like one is local; "owner/name" is a hub id.
-
-    Raises DatasetError: neither, or a path that cannot be looked at.
-    """
+    """Tells "owner/name" of the hub from a local path, which exists or looks like one. Raises DatasetError: neither."""
     if dataset == "embedded":
         return "embedded"
     try:
@@ -92,7 +89,6 @@ def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
 
 
 def _explain(name: str, error: Exception) -> str:
-    """Why the hub's dataset cannot be loaded and what to do, in one line."""
     if isinstance(error, NotReached):
         return f"the hub's dataset '{name}' cannot be loaded: {error} {_OFFLINE}"
     first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -138,7 +138,6 @@ def _arrow(path: Path) -> Generator[Any]:
 
 
 def _parquet(path: Path) -> Generator[Any]:
-    """Yields batches of an uncompressed temporary copy."""
     import pyarrow
     import pyarrow.parquet
 

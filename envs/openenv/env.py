@@ -134,7 +134,6 @@ class RemoteEnv(TextEnv):
         self._connection.close()
 
     def _fields(self, completion: str) -> dict[str, Any] | None:
-        """The fields of the action in a completion; None without one."""
         text = stated_action(completion)
         try:
             value = text if self._field.type == "string" else json.loads(text)

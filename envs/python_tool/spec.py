@@ -58,10 +58,7 @@ class PythonTool:
     shown: int = 2000
 
     def env(self) -> gymnasium.Env[Any, Any]:
-        """Returns an environment of several turns with the tool `python`.
-
-        Raises OptionError; UsageError: no sandbox has that SPEC; SandboxUnavailable: this machine cannot run it.
-        """
+        """Returns an environment with the tool `python`. Raises OptionError, UsageError, SandboxUnavailable."""
         from grpo.envs.python_tool.interpreter import Interpreter, InterpreterEnv
         from grpo.envs.text.templates import Template
         from grpo.plugins.pools import pool_of

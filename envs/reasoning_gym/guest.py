@@ -116,7 +116,6 @@ def _no_program(answer: str, entry: Entry) -> str:
 
 
 def _calculation(answer: str, entry: Entry) -> str:
-    """Allows only + - * / of numbers."""
     return _formula(answer, names=False, functions=frozenset(), powers=False)
 
 

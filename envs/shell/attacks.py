@@ -71,7 +71,6 @@ def _daemon(script: str) -> str:
 
 
 def _every(command: str) -> str:
-    """A script with a command for each file of the task, whose name is appended."""
     return f'\nfind . -type f | while read -r found; do {command} "$found"; done 2> /dev/null'
 
 

@@ -161,7 +161,6 @@ class SessionEnv(gymnasium.Env[str, str]):
 
 
 def _as_command(solution: Script) -> str:
-    """A command that writes the files of a solution and runs it."""
     lines = [
         f"mkdir -p {shlex.quote(posixpath.dirname(path))} && echo {base64.b64encode(content).decode()} | base64 -d > "
         f"{shlex.quote(path)} && chmod {mode:o} {shlex.quote(path)}"

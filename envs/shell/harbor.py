@@ -135,7 +135,6 @@ def _text(path: Path) -> str:
 
 
 def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Contents and modes by path in the folder; no links."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
     return {path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode & 0o777) for path in paths}
 

@@ -94,7 +94,6 @@ def _hurried(task: SessionTask, seconds: float) -> SessionTask:
 
 
 def _paid(task: SessionTask, machines: Machines, script: Script) -> Grade:
-    """What an agent is paid that runs this script only."""
     machine = machines.open(task)
     try:
         run(machine, task, script)
@@ -140,7 +139,6 @@ def _has_commits(task: SessionTask, machines: Machines) -> bool:
 
 
 def _first_half(solution: Script) -> Script | None:
-    """The first half of a script's lines; None if it has one line."""
     for path, (content, mode) in solution.files.items():
         lines = [line for line in content.decode("utf-8", "replace").splitlines(keepends=True) if line.strip()]
         body = [line for line in lines if not line.startswith("#")]

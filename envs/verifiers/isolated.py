@@ -116,7 +116,6 @@ class ApartTaskEnv(IsolatedEnv):
         return observation, reward, ended, cut, info
 
     def _raises(self, action: str) -> Exception | None:
-        """What the same task raises at an answer in a fresh process, or None."""
         super().close()
         try:
             self.ask("reset", options={"row": self._row})

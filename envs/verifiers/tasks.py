@@ -118,7 +118,6 @@ def _lacks(env: Any, task: Any, shared: Sequence[Any]) -> Iterator[str]:
 
 
 def _elsewhere(toolset: Any) -> Iterator[str]:
-    """Yields why a toolset cannot run in this process."""
     name, config = type(toolset).__name__, toolset.config
     if getattr(config, "url", None):
         yield f"{name} at {config.url}"
