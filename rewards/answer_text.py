@@ -67,17 +67,13 @@ def shortened(text: str) -> str:
 
 
 def _answer_and_text(completion: str) -> tuple[str | None, str]:
-    """The last explicit answer, and the text after the reasoning, if it is more than that.
-
-    Both are empty where a block or box without content ends the text.
-    """
+    """The last explicit answer, and the text after the reasoning; both empty if it ends in an empty block or box."""
     part = _part(completion)
     explicit = _explicit(part)
     return explicit, "" if explicit is None and _EMPTY.search(part) else part
 
 
 def _part(completion: str) -> str:
-    """What follows the reasoning, else the reasoning."""
     text = without_end_tokens(visible(completion.strip()[-_READ:]).strip())
     split = reasoning_end(text)
     return text[split:].strip() or text[:split].strip()

@@ -124,7 +124,6 @@ def _collects(every: Sequence[ast.stmt], calls: Sequence[ast.Call], loop: Any) -
 
 
 def _follow(sides: Sequence[ast.expr], calls: Sequence[ast.Call], values: Mapping[str, ast.expr]) -> bool:
-    """Whether two answers are to differ by a constant, as those of a counter do."""
     asked = [
         [call for name in names_in(side) for call in find(values.get(name, ast.Constant(0)), ast.Call)]
         + find(side, ast.Call)
@@ -136,7 +135,6 @@ def _follow(sides: Sequence[ast.expr], calls: Sequence[ast.Call], values: Mappin
 
 
 def _contradicts(every: Sequence[ast.stmt], calls: Sequence[ast.Call]) -> bool:
-    """Whether tests assert something of a call and elsewhere the contrary, or another value."""
     stored = Counter(names_in(every, ast.Store))
     wanted: dict[str, set[str]] = {}
     for test in conditions(every):
@@ -165,7 +163,6 @@ def _terms(node: ast.expr) -> list[ast.expr]:
 
 
 def _named(targets: Any) -> list[str]:
-    """Names in targets, of functions and of their parameters."""
     named = [each.arg if isinstance(each, ast.arg) else each.name for each in find(targets, ast.arg, *FUNCTIONS)]  # type: ignore[attr-defined]
     return named or names_in(targets)
 
@@ -247,7 +244,6 @@ class _Opening(ast.NodeTransformer):
         return or_given and self._is_given(node)
 
     def _is_of_one(self, test: ast.expr) -> bool:
-        """Whether a single answer passes the condition."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self._is_direct(operand)

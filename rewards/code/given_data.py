@@ -88,7 +88,6 @@ class GivenData:
         return all(map(self.is_data, (*call.args, *(each.value for each in call.keywords))))
 
     def _is_iterated(self, node: ast.expr) -> bool:
-        """Whether the items of an expression are surely plain data."""
         if isinstance(node, ast.GeneratorExp):
             return self._is_made(node, node.elt)
         if not isinstance(node, ast.Call):
@@ -131,7 +130,6 @@ class GivenData:
         return name not in others and not hasattr(builtins, name) and name not in CUSTOMARY
 
     def _gives_data(self, node: ast.Call) -> bool:
-        """Whether a call gives plain data, whatever its arguments."""
         function = node.func
         if isinstance(function, ast.Attribute):
             root = ast.unparse(function.value)
@@ -149,7 +147,6 @@ class GivenData:
         return name in _DATA_FUNCTIONS and all(map(self._is_iterated, node.args))
 
     def _returns_data(self, name: str) -> bool:
-        """Whether a function of the tests does, which may call itself."""
         helper = self._helpers[name]
         self._entered.add(name)
         values = [each.value for each in find(helper, ast.Return) if each.value is not None]

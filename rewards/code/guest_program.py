@@ -45,7 +45,6 @@ def _asked(pool: SandboxPool) -> bool:
 
 @functools.cache
 def _files() -> dict[str, bytes]:
-    """The modules by their paths; packages on the way are empty."""
     parts = _PACKAGE.split(".")
     packages = ["/".join(parts[: count + 1]) for count in range(len(parts))]
     modules = {name: resources.files(_PACKAGE).joinpath(f"{name}.py").read_bytes() for name in JUDGE_MODULES}

@@ -87,7 +87,6 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
 
 
 def _imported_from_solution(every: Sequence[ast.stmt]) -> tuple[set[str], bool]:
-    """The names that tests import from the solution, and whether they import all of it."""
     taken = [node for node in find(every, ast.ImportFrom) if node.module in SOLUTION_MODULES]
     imported = {alias.name for node in taken for alias in node.names}
     aliases = [alias for node in find(every, ast.Import) for alias in node.names if alias.name in SOLUTION_MODULES]
@@ -154,10 +153,7 @@ def _compared_with_literals(every: Sequence[ast.stmt], names: set[str]) -> set[s
 
 
 def missing_imports(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
-    """Returns the imports of what the tests use without importing it: libraries, modules and customary names.
-
-    Raises UnusableTests: a name can stand for a module, but is not used as one.
-    """
+    """Returns the imports that the tests leave out. Raises UnusableTests: a module's name is not used as a module."""
     free = free_names(every) - names - _free_and_defined(setup)[1]
     dotted = free & _module_names(every)
     imports: list[ast.stmt] = []
@@ -203,7 +199,6 @@ def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str
 
 
 def _set_on_module(node: ast.FunctionDef) -> set[str]:
-    """The global names that pytest's `setup_module(module)` sets on its argument."""
     if node.name != "setup_module" or not node.args.args:
         return set()
     attributes = [each for each in find(node, ast.Attribute) if isinstance(each.ctx, ast.Store)]
@@ -254,7 +249,6 @@ def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
 
 
 def _outermost(node: ast.expr) -> str:
-    """The function that an expression calls; "" if it is no call."""
     if not isinstance(node, ast.Call):
         return ""
     function = node.func

@@ -110,10 +110,7 @@ PANELS = Judgements(most=65_536)
 
 
 def cheats_for(task: Task) -> dict[str, str]:
-    """Returns the completions that are played against a task, by what they do. Raises UnusableTests.
-
-    Nothing is played that computes: `sorted` is the right answer to some tasks.
-    """
+    """Returns the cheats for a task by what they do; none computes, as `sorted` may be right. Raises UnusableTests."""
     if not task.sources:
         return {what: _FENCED.format(program) for what, program in _PRINTED.items()}
     plan = task.plan()
@@ -127,7 +124,6 @@ def cheats_for(task: Task) -> dict[str, str]:
 
 
 def _program(before: str, base: str, body: str, names: tuple[str, ...], classes: set[str]) -> str:
-    """Defines each name as a function with that body or a class of such methods."""
     parts = [before, f"def body(*args, **named):\n    {body}\n"]
     for name in names:
         if name in classes:
@@ -139,10 +135,7 @@ def _program(before: str, base: str, body: str, names: tuple[str, ...], classes:
 
 
 async def paid_cheats(sandbox: str, task: Task, *, memory: int, **options: Any) -> tuple[str, ...]:
-    """Returns what the cheats do that pass every test of a task; a task with one is weak.
-
-    `options` are those of `judge`. Raises TransientError: a sandbox failed; UnusableTests: the tests cannot be used.
-    """
+    """Returns what a task's paid cheats do; `options`: those of `judge`. Raises TransientError, UnusableTests."""
     cheats = cheats_for(task)
     allowance = Allowance(_SECONDS, memory, stop=True)
 

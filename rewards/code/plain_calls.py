@@ -122,7 +122,6 @@ class _Reader:
         return isinstance(parent, ast.Call) and called_by_name(parent) == "map" and parent.args[:1] == [node]
 
     def _assigned(self, call: ast.Call) -> set[str]:
-        """The names that get an answer of the solution."""
         node: ast.AST | None = call
         while node is not None and not isinstance(node, ast.stmt):
             node = self._parents.get(id(node))
@@ -135,7 +134,6 @@ class _Reader:
         return set()
 
     def _functions_of(self, use: ast.expr) -> set[str]:
-        """The functions of which an expression may be an answer."""
         if isinstance(use, ast.Call):
             return {called_by_name(use)} - {""}
         name = getattr(use, "id", "")

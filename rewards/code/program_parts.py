@@ -84,12 +84,10 @@ def with_parts(chosen: str, blocks: Sequence[str]) -> str:
 
 
 def _run(block: str) -> str:
-    """A statement that runs a block in the globals of the program, whatever comes of it."""
     return f"try:\n    exec({block!a}, globals())\nexcept Exception:\n    pass"
 
 
 def _offered(block: str) -> set[str]:
-    """The functions, classes, constants and modules that a block defines."""
     names = {name for match in _DEFINED.finditer(block) for name in match.groups() if name}
     for match in _IMPORTED.finditer(block):
         imported = {part.split()[-1].split(".")[0] for part in match[1].split(",") if part.strip(" \t*")}
@@ -159,7 +157,6 @@ def without_tail(program: str, wanted: tuple[str, ...]) -> str:
 
 
 def _decorators(section: str) -> str:
-    """What precedes the definition in a decorated section; "" of any other."""
     match = _DEFINITION.search(section) if section.startswith("@") else None
     return "" if match is None else section[: match.start()]
 

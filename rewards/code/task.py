@@ -111,7 +111,6 @@ def _of_object(tests: Mapping[str, Any], row: Columns, entry: str, tolerance: fl
 
 
 def _of_pairs(tests: Sequence[Any], row: Columns, entry: str, tolerance: float) -> Task:
-    """A list of objects, each an input with its output, or an assertion."""
     sources = [
         _sources(each[key], key) for each in tests for key in _SOURCES if isinstance(each, Mapping) and each.get(key)
     ]
@@ -128,7 +127,6 @@ def _of_pairs(tests: Sequence[Any], row: Columns, entry: str, tolerance: float) 
 
 
 def _of_examples(inputs: Any, outputs: Any, name: str, row: Columns, tolerance: float) -> Task:
-    """Calls if there is a function to call, else a program that prints."""
     if isinstance(inputs, str) or not isinstance(inputs, Sequence):
         inputs, outputs = [inputs], [outputs]
     if not isinstance(outputs, Sequence) or isinstance(outputs, str) or len(inputs) != len(outputs) or not inputs:

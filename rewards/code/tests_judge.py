@@ -93,7 +93,6 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
 
 
 def _functions(plan: Plan) -> tuple[str, ...]:
-    """The names by which tests call the functions of a solution."""
     return (*(name for name in plan.names if plan.kind == "calls" or not name[:1].isupper()), "candidate")
 
 
@@ -192,10 +191,7 @@ async def _judged(
 
 
 async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[int], run: _Run) -> None:
-    """Runs each unit that took long on the clock once more alone, where its processor time is known exactly.
-
-    The process of the solution has a timer that ends it, but a solution can turn that off.
-    """
+    """Runs long units once more alone, as a solution can turn off the timer that ends its process."""
     suspects = sorted(unit for unit in long if unit < len(tests) and tests[unit].passed)
     if not suspects:
         return
@@ -333,7 +329,6 @@ class _Run:
 
 
 def _draws_of(program: str, tests: str) -> int:
-    """A seed: the same in each run of a program, another for any other program."""
     return int.from_bytes(hashlib.sha256(ascii([program, tests]).encode()).digest()[:8])
 
 
@@ -373,7 +368,6 @@ def _conclude(
 
 
 def _ended(how: str, why: str, peer: JobResult, allowance: Allowance, *, loading: bool = False) -> UnitResult:
-    """How a unit ended, from the word that the tests have for it."""
     if how == "passed":
         return UnitResult("accepted")
     if how in ("late", "gone", "garbled"):

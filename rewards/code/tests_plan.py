@@ -191,7 +191,6 @@ def _texts(nodes: Iterable[ast.AST]) -> str:
 
 
 def _test_cases(every: Sequence[ast.AST], names: Collection[str]) -> set[str]:
-    """Classes that derive from unittest's, or from such a class."""
     bases = {node.name: set(map(ast.unparse, node.bases)) for node in find(every, ast.ClassDef)}
     cases: set[str] = set()
     for _ in bases:
@@ -396,7 +395,6 @@ def _modules_of(every: Sequence[ast.stmt]) -> set[str]:
 
 
 def _asserting(functions: Mapping[str, ast.stmt]) -> set[str]:
-    """The functions that assert, themselves or through each other."""
     names: set[str] = set()
     while True:
         more = {name for name, node in functions.items() if find(node, ast.Assert) or _calls(node, names)}

@@ -370,7 +370,6 @@ class Ways:
                 yield from self._leaves(each)
 
     def _makes(self, call: ast.Call) -> bool:
-        """Whether a call makes a value of its arguments, by a function of a library."""
         root = call.func
         while isinstance(root, ast.Attribute):
             root = root.value
@@ -390,7 +389,6 @@ class Ways:
         return all(isinstance(each, _PARTS) and not isinstance(each, ast.Name | ast.Attribute) for each in parts)
 
     def _other(self, value: Any, trial: int, whole: Any, signed: bool) -> ast.expr:
-        """Another value of the same type."""
         numbers = [number for number in map(_value, find(whole, ast.expr)) if type(number) in _NUMBERS]
         most = max(map(abs, numbers), default=0)
         if value is None:
@@ -519,7 +517,6 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _function(call: ast.Call) -> ast.expr:
-    """What a call calls, also where the judge asks for its answer."""
     return call.args[0] if isinstance(call.func, ast.Constant) and call.args else call.func
 
 

@@ -39,16 +39,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """What a server understands."""
-
     schema: bool
     limit: str = "max_tokens"
 
 
 @dataclass(slots=True)
 class _Loop:
-    """What belongs to one event loop."""
-
     clients: dict[tuple[Any, ...], AsyncOpenAI] = field(default_factory=dict)
     turns: dict[tuple[str, int], asyncio.Semaphore] = field(default_factory=dict)
     locks: weakref.WeakValueDictionary[str, asyncio.Lock] = field(default_factory=weakref.WeakValueDictionary)
@@ -174,7 +170,6 @@ async def _here() -> _Loop:
 
 
 async def _until_closed(loop: asyncio.AbstractEventLoop, here: _Loop) -> AsyncGenerator[None]:
-    """Closes the clients of a loop when the loop shuts its async generators down."""
     try:
         yield
     finally:

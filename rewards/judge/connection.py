@@ -28,8 +28,6 @@ def connect(base_url: str, key: str, *, timeout: float, retries: int) -> AsyncOp
     import openai
 
     class Counted(httpx.AsyncByteStream):
-        """A body that ends with an error when it is too long."""
-
         def __init__(self, body: httpx.AsyncByteStream, here: str) -> None:
             self._body, self._here = body, here
 
@@ -69,7 +67,6 @@ def refusal(error: BaseException) -> Refused | None:
 
 
 def _fault(here: str, status: int, headers: Any) -> Refused | None:
-    """Why a reply is not read, as its head says, or None."""
     if 300 <= status < 400:
         return Redirected(
             f"{_place(here)} answers with a redirect ({status}) to {_place(here, headers.get('Location', ''))}. No "

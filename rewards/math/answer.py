@@ -147,7 +147,6 @@ def _statement(part: str) -> Statement | None:
 
 
 def _revision(part: str, end: int) -> Statement | None:
-    """What follows a marked answer where it takes that back."""
     return Statement(_without_tags(part[end:][:LONGEST]), "prose") if revised(part[end:]) else None
 
 

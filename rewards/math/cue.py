@@ -328,7 +328,6 @@ def _measured(text: str) -> str | None:
 
 
 def _formal(text: str) -> bool:
-    """True for numbers, names, signs and the words that join them, and nothing else."""
     text = _RAISED.sub("1", _ENVIRONMENT.sub(" ", text))
     if text.count("{") != text.count("}"):
         return False

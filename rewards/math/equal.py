@@ -155,7 +155,6 @@ def _imaginary(expression: Any) -> Any:
 
 
 def _polar(expression: Any) -> Any:
-    """Exponentials become sine and cosine."""
     from sympy import Expr, cos, exp, expand
 
     return expand(expression.rewrite(exp).rewrite(cos)) if isinstance(expression, Expr) else expression
@@ -177,7 +176,6 @@ def _as_tuples(golds: list[Any], answers: list[Any]) -> Iterator[tuple[list[Any]
 
 
 def _content(text: str) -> str:
-    """The LaTeX inside the box or the dollar signs."""
     text = text.strip().strip("$").strip()
     box = _BOX.fullmatch(text)
     return latex_of(normalized(box[1]) if box else text)

@@ -107,7 +107,6 @@ def same_residue(gold: str, text: str) -> bool | None:
 
 
 def _remainders(text: str) -> frozenset[int]:
-    """The whole numbers between commas; none for other texts."""
     values = text.split(",")
     return frozenset(map(int, values)) if all(map(_WHOLE.fullmatch, values)) else frozenset()
 

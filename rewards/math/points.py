@@ -52,7 +52,6 @@ def same_at_points(gold: Any, answer: Any) -> bool | None:
 
 
 def _elementwise(gold: Any, answer: Any) -> bool | None:
-    """False where an element of the gold is none of the answer's."""
     from sympy import FiniteSet, Interval
 
     wanted, given = _elements(gold), _elements(answer)

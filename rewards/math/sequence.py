@@ -47,7 +47,6 @@ def same_sequence(gold: str, text: str, read: Callable[[str], Sequence[Any]]) ->
 
 
 def _pieces(text: str) -> tuple[str, list[str]]:
-    """The bracket, the separator, and the parts between separators outside of brackets."""
     text = _NAMED.sub("", result(text), count=1).strip()
     bracketed = _BRACKETED.fullmatch(text)
     kind, text = (bracketed["open"], bracketed["items"]) if bracketed else ("", text)
@@ -105,7 +104,6 @@ def _rules(head: list[Any], tail: list[Any]) -> list[Callable[[int], Any] | None
 
 
 def _spelt_out(short: _Terms, whole: _Terms) -> bool:
-    """Whether a sequence with dots between numbers is one that is written out."""
     count = len(whole.head)
     if count < len(short.head) + len(short.tail):
         return False

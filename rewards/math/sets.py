@@ -46,8 +46,6 @@ _MOST_OPERATIONS = 60
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A set as it was written."""
-
     points: Any  # the set
     variable: str  # the letter it was written with, or ""
     relation: bool = False  # it was written with an inequality
@@ -92,10 +90,7 @@ def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None
 
 
 def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
-    """What holds at once: conditions that "and" or commas join.
-
-    Between inequalities a comma is an "and" where each of them narrows the others, else an "or".
-    """
+    """Conditions that "and" or commas join; between inequalities that do not narrow each other a comma is an "or"."""
     parts = [part for part in _AND.split(text) if not _REALS.fullmatch(part.strip())]
     listed = False
     if len(parts) == 1 and "," in parts[0]:
@@ -126,7 +121,6 @@ def _side(match: re.Match[str]) -> str:
 
 
 def _conditions(text: str) -> list[str]:
-    """The pieces between commas outside of brackets."""
     pieces, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")

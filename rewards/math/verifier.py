@@ -321,10 +321,7 @@ def _unconditional(text: str, gold: str) -> str:
 
 
 def _normalized(prediction: Statement, *, labels: bool, names: bool) -> Statement:
-    """A statement with its marked contents in the usual spelling.
-
-    `labels`: a letter before the value is left out; `names`: so are words and a colon ("Total: 72").
-    """
+    """Spells marked contents as usual, without a choice's letter (`labels`) or words and a colon (`names`)."""
     parts = prediction.parts
     if names and len(parts) == 1:
         parts = (without_name(parts[0]),)
@@ -343,7 +340,6 @@ def _last_formula(prediction: Statement) -> str:
 
 
 def _in_words(prediction: Statement) -> str:
-    """The marked content, or what follows the last "answer is", or all of the statement."""
     if prediction.parts:
         return MARKUP.sub(r"\1", prediction.parts[0]) if len(prediction.parts) == 1 else ""
     cues = list(_CUE.finditer(prediction.text))

@@ -170,7 +170,6 @@ def main_clause(text: str) -> str:
 
 
 def _kept(form: re.Pattern[str], tail: str) -> str:
-    """Blanks what follows the first group of a form."""
     match = form.search(tail)
     return tail if match is None else tail[: match.end(1)].ljust(len(tail))
 
@@ -199,7 +198,6 @@ def _without_work(match: re.Match[str]) -> str:
 
 
 def _value(text: str) -> Fraction | None:
-    """The value of a sum of products of plain numbers, or None."""
     parts = _SIGN.split(text)
     terms = [_TERM.fullmatch(part) for part in parts[::2]]
     if None in terms:

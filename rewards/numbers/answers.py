@@ -317,7 +317,6 @@ def _cued(text: str, *, terms: bool) -> Answer | None:
 
 
 def _counted(text: str) -> Answer | None:
-    """A last sentence without digits that states a number in words."""
     line = text[-_LONGEST:].rstrip().rpartition("\n")[2]
     if _DIGIT.search(line[-3:]):
         return None
@@ -423,7 +422,6 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
 
 
 def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Number, ...]:
-    """The numbers that a short text states, the deciding one first."""
     concluded = _after(_THEREFORE, content, numbers)
     bold = _bold(content, concluded or numbers)
     if bold is not None:
@@ -470,7 +468,6 @@ def _in_words(text: str) -> Answer | None:
 
 
 def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list[Number]:
-    """The numbers after the last marker; none when there is no marker."""
     last = max((m.end() for m in marker.finditer(content)), default=len(content))
     return [number for number in numbers if number.start >= last]
 
@@ -535,6 +532,5 @@ def _result(joint: str, operand: Number) -> list[Number]:
 
 
 def _leads(content: str) -> bool:
-    """Whether only signs and brackets precede the first number."""
     leading = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
     return leading is not None and not any(c.isalnum() for c in content[: leading.start])

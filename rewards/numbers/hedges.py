@@ -240,7 +240,6 @@ def rivals(text: str) -> list[str]:
 
 
 def _frame(sentence: str) -> tuple[str | None, str]:
-    """The words of a sentence that holds one number, and that number; None for other sentences."""
     label = _LABEL.match(sentence)
     sentence = sentence[label.end() :] if label else sentence
     numbers = _NUMBER.findall(sentence) if len(sentence) <= _LONGEST_FRAME else []

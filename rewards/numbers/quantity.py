@@ -225,7 +225,6 @@ def _split(text: str) -> tuple[str, Unit | None]:
 
 
 def _set_apart(text: str) -> str:
-    """A text whose units are words between blanks."""
     for pattern, word in _SIGNS:
         text = pattern.sub(word, text)
     return text

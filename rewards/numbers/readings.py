@@ -48,7 +48,6 @@ def one_quantity(text: str, numbers: list[Number]) -> list[Number]:
 
 
 def _with_other_reading(text: str, number: Number, joint: str, waiting: list[Number]) -> Number:
-    """Takes the other reading, if any, from those that wait."""
     again = _AGAIN.fullmatch(joint)
     mine = unit(f"{number.text.strip()} {again['unit']}") if again else None
     sum_ends = "=" in joint and _OPERAND.search(text, max(0, number.start - 8), number.start)

@@ -152,10 +152,7 @@ def _judged(completion: str, target: object, numbers: object, *, use_all: bool) 
 
 
 def _read(stated: str) -> tuple[Expression, Fraction | None]:
-    """Returns the expression of a stated answer, and the number that it says it comes to, if it does.
-
-    Raises Unreadable if there is no expression, or something other than one number beside it.
-    """
+    """The expression, and the number that it is said to come to, if any. Raises Unreadable otherwise."""
     text = _EMPHASIS.sub(r"\1", stated.strip().strip("`").rstrip(".")).replace("$", "").strip()
     lead = _LEAD.match(text)
     sides = [side.strip() for side in text[lead.end() if lead else 0 :].split("=")]
@@ -170,7 +167,6 @@ def _read(stated: str) -> tuple[Expression, Fraction | None]:
 
 
 def _numbers_fault(used: Iterable[int], given: Iterable[int], *, use_all: bool) -> str:
-    """What is wrong with the numbers that an expression uses, or ""."""
     beyond, left = Counter(used) - Counter(given), Counter(given) - Counter(used)
     if beyond:
         return f"uses a number that is not given, or too often: {_list(beyond)}"

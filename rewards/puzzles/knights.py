@@ -46,7 +46,6 @@ def _laid_out(text: str) -> bool:
 
 
 def _solution(text: str) -> dict[str, str]:
-    """Reads the first word and the first role after it of each line."""
     roles = {}
     for line in text.split("\n"):
         who = _WHO.search(line)
@@ -220,7 +219,6 @@ def _gap(text: str, start: int) -> int:
 
 
 def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
-    """The verdict, and whether the answer names everybody and nobody else."""
     gold = _gold(answer)
     if gold is None:
         return Verdict(None, None, "the row's answer does not say who is a knight and who is a knave"), False

@@ -88,7 +88,6 @@ ASSIST += f"sys.modules['{_PACKAGE}.agent'].main(plan)\n"
 
 @lru_cache(maxsize=1)
 def _sources() -> dict[str, str | None]:
-    """All modules by name; packages have no source."""
     given = getattr(sys.modules["grpo"], "sources", None)
     if given is not None:  # this process itself was made from a bundle
         return dict(given)

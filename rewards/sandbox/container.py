@@ -145,7 +145,6 @@ class Container:
                 self._fail(f"the connection broke: {error}")
 
     def _read(self) -> None:
-        """Gives each job its result, until the connection ends."""
         try:
             while True:
                 number, result = unpack_result(self._frame())
@@ -166,7 +165,6 @@ class Container:
                 answer.set_exception(ContainerLost(reason))
 
     def _frame(self) -> bytes:
-        """Reads one frame of the agent out of the engine's stream."""
         [size] = LENGTH.unpack(self._output(LENGTH.size))
         if size > MOST:
             raise ContainerLost(f"a frame of {size} bytes")

@@ -117,10 +117,7 @@ class Packages:
 
 @lru_cache(maxsize=8)
 def find_packages(python: str, names: tuple[str, ...]) -> Packages:
-    """Returns the packages' folders and the libraries that they map.
-
-    Raises SandboxUnavailable if a package cannot be imported by this Python.
-    """
+    """Returns packages' folders and libraries. Raises SandboxUnavailable: this Python cannot import one."""
     if not names:
         return Packages()
     folders = [
@@ -157,10 +154,7 @@ def find_packages(python: str, names: tuple[str, ...]) -> Packages:
 
 @lru_cache(maxsize=1)
 def pytest_packages() -> Packages:
-    """Returns the files of pytest and of what it imports, and nothing else that is installed.
-
-    Raises SandboxUnavailable: pytest is not installed.
-    """
+    """Returns the files of pytest and of its imports only. Raises SandboxUnavailable: pytest is not installed."""
     folder = f"{PACKAGES}/pytest"
     mounts = []
     for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"):

@@ -158,7 +158,6 @@ class LocalPool:
             old.close()
 
     def _fault_of(self, job: Job, which: str = "job") -> str:
-        """Why a job cannot run, or ""."""
         if job.profile not in NAMES:
             return f"the {which} has the unknown profile '{job.profile}'"
         wrong = [name for name in _LIMITS if not 0 < getattr(job.limits, name) < _MOST]

@@ -203,7 +203,6 @@ class DockerProcess:
         self._thread.join()
 
     def _pump(self, early: Sequence[tuple[int, bytes]]) -> None:
-        """Hands the program's output to the pipes, until it ends."""
         try:
             for stream, data in early:
                 self._pass_on(stream, data)

@@ -82,7 +82,6 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
 
 
 def _enter(plan: dict[str, Any], launcher: int) -> None:
-    """Becomes the session's user in namespaces of its own."""
     user, group = plan["user"], plan["group"]
     if os.geteuid() == 0:
         os.setgroups([])
@@ -123,5 +122,4 @@ def _become_first(control: socket.socket, plan: dict[str, Any], shown: root.Show
 
 
 def _answer(error: Exception) -> dict[str, Any]:
-    """Why there is no session, and whether the machine allows none."""
     return {"error": f"{error}", "refused": isinstance(error, OSError) and error.errno in _REFUSALS}

@@ -386,7 +386,6 @@ class LocalSession:
 
 
 def _refusal(answer: dict[str, Any] | None) -> str:
-    """Why a program was not started, or ""."""
     answer = answer or {}
     return _EXPIRED if answer.get("expired") else str(answer.get("error", ""))
 

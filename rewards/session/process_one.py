@@ -36,8 +36,6 @@ _FILTER = session_filter()
 
 @dataclass(slots=True)
 class _Child:
-    """A process that was started for a request."""
-
     answers: socket.socket  # the socket for what is said about it
     program: bool  # it is one of the session's, and not a fork of process 1
     fault_reader: int = -1  # the descriptor on which the fork of a program says why it could not become it; else -1
@@ -210,7 +208,6 @@ class _ProcessOne:
         self._fork(work, answers, rights=bool(request.get("all")))
 
     def _connect(self, request: Any, _: list[int], answers: socket.socket) -> None:
-        """Answers with a socket that is connected to a port of the session."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection, answers:
             connection.connect(("127.0.0.1", request["port"]))
             send(answers, {"connected": True}, [connection.fileno()])
@@ -315,7 +312,6 @@ def _give_up_rights() -> None:
 
 
 def _own_paths(root: str) -> list[str]:
-    """What lies directly below a folder and belongs to the session."""
     device = os.lstat(root).st_dev
     return [entry.path for entry in os.scandir(root) if entry.stat(follow_symlinks=False).st_dev == device]
 

@@ -160,7 +160,6 @@ def below(path: str, folder: str) -> bool:
 
 
 def _cover(path: str) -> None:
-    """Puts nothing in the place of a file or folder, if it is there."""
     if os.path.isdir(path):
         kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=0755")
     elif os.path.exists(path):

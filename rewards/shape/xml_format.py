@@ -21,10 +21,7 @@ _SOFT_LINES = lazy_pattern(
 
 
 def strict_layout(text: str, *, multiline: bool) -> bool:
-    """Returns whether the text is the two blocks with every tag alone on its line, and one or two newlines at its end.
-
-    `multiline`: blocks may hold newlines (the published expression's DOTALL flag).
-    """
+    """Returns whether each tag of both blocks is alone on its line; `multiline`: blocks may hold newlines (DOTALL)."""
     return (_STRICT if multiline else _STRICT_LINES).match(text) is not None
 
 

@@ -164,7 +164,6 @@ class Other:
 
 
 def _exception(kinds: list[str], held: list[Any]) -> BaseException:
-    """An exception of the first built-in class of those names."""
     for name in kinds:
         kind = getattr(builtins, str(name), None)
         if isinstance(kind, type) and issubclass(kind, BaseException):

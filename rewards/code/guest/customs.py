@@ -116,10 +116,7 @@ def run_source(module: types.ModuleType, source: str, file: str = FILE) -> dict[
 
 
 def asked_for(module: types.ModuleType, name: str, given: dict[str, Any]) -> Any:
-    """Returns the global of that name, or a function that calls that method of a new `Solution`; else raises NameError.
-
-    What stood in the module before the program ran (`given`) is not the program's.
-    """
+    """Returns that global, or a new `Solution`'s method, not one of `given`. Raises NameError for neither."""
     space = vars(module)
     own = name in space and space[name] is not given.get(name, space)
     kind = space.get("Solution")
@@ -170,7 +167,6 @@ def _offer_stacks() -> None:
 
 
 def _offer_streams() -> None:
-    """Makes `open("/dev/stdin")` work."""
     import builtins
 
     plain = builtins.open

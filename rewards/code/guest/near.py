@@ -52,7 +52,6 @@ def far(value: Any, rng: random.Random, trial: int, most: float = 0, signed: boo
 
 
 def _changed(value: Any, rng: random.Random, change: Any) -> Any:
-    """Changes one part of a value of any other type."""
     kind = type(value)
     if kind is bool:
         return not value

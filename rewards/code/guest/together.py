@@ -282,7 +282,6 @@ def _without_lines(source: str) -> Any:
 
 
 def _with_judge(code: types.CodeType, judge: dict[str, Any]) -> types.CodeType:
-    """Replaces the texts that name functions of the judge by these functions."""
     constants = [
         _with_judge(each, judge)
         if isinstance(each, types.CodeType)
@@ -339,7 +338,6 @@ def _watching(modules: Sequence[str], classes: Sequence[type] = ()) -> Callable[
 
 
 def _is_of_solution(error: BaseException) -> bool:
-    """Whether code of the solution stands in the exception's trace."""
     return any(frame.f_code.co_filename == FILE for frame, _ in walk_tb(error.__traceback__))
 
 

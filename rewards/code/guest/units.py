@@ -55,10 +55,7 @@ def recording() -> tuple[list[Any], Callable[[list[Any]], None], Callable[[Any],
 
 
 def remembering(remembers: bool) -> tuple[Callable[..., Any], list[Any]]:
-    """Returns `__ask__`, which calls a function, and the calls with plain data that were recorded.
-
-    If it `remembers`, equal calls get the first answer.
-    """
+    """Returns `__ask__` and the recorded calls with plain data; if it `remembers`, equal calls get the first answer."""
     answers: dict[str, Any] = {}
     awaited: set[str] = set()
     calls, record, answered = recording()

@@ -73,7 +73,6 @@ def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
 
 
 def _compiled(bundle: int, inside: dict[str, Any]) -> int:
-    """A memory file with the zygote's compiled modules and its plan."""
     modules = json.loads(os.pread(bundle, os.fstat(bundle).st_size, 0))["modules"]
     codes = [
         (name, None if source is None else compile(source, name, "exec", dont_inherit=True, optimize=2))

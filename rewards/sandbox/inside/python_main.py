@@ -84,7 +84,6 @@ def _open_streams() -> None:
 
 
 def _status_of(error: BaseException, notes: mmap.mmap) -> int:
-    """Reports what the program raised and returns its exit code."""
     if isinstance(error, SystemExit):
         if error.code is None:
             return 0
@@ -108,7 +107,6 @@ def _status_of(error: BaseException, notes: mmap.mmap) -> int:
 
 
 def _ended(status: int, notes: mmap.mmap) -> int:
-    """Does what the interpreter does when the main module is through."""
     try:
         if len(threading._active) > 1 or threading._threading_atexits:  # type: ignore[attr-defined]
             threading._shutdown()  # type: ignore[attr-defined]

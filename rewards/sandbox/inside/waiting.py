@@ -37,7 +37,6 @@ def _of_thread(path: str, used: float) -> float:
 
 
 def _number(process: int) -> int:
-    """The process's number on the host."""
     lines = _read(f"self/fdinfo/{process}").splitlines()
     return int(next(line for line in lines if line.startswith("Pid:")).split()[1])
 
