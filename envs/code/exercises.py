@@ -21,11 +21,8 @@ _WORDS = ("red", "sun", "map", "tree", "note", "lamp", "river", "stone", "green"
 class _Family:
     """A kind of exercise.
 
-    Attributes:
-        what: its wording; `{a}` is the argument and `{k}` a constant.
-        solution: the expression that solves it.
-        argument: the kind of the argument.
-        lowest, highest: the constants.
+    `what`: its wording; `{a}` is the argument and `{k}` a constant. `solution`: the expression that solves it.
+    `argument`: the kind of the argument. `lowest`, `highest`: the constants.
     """
 
     what: str

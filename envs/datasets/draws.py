@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 
 class Draws:
+    """A stream of choices."""
+
     def __init__(self, seed: int | str) -> None:
         self._random = random.Random(seed).random
 

@@ -65,11 +65,7 @@ class Rows:
         return OneTurnEnv(self._asked, partial(self.rows, "train"))
 
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
-        """Returns the rows of a split, each of which was checked, with their columns as they are.
-
-        Raises OptionError: no dataset is named; DatasetError: it, or one of its rows (named by file and line), is
-        unusable.
-        """
+        """Returns the checked rows of a split, with their columns as they are. Raises OptionError, DatasetError."""
         from grpo.envs.datasets.stored import MOST_KINDS, ReadRows
         from grpo.envs.rows.row import is_plain, read_pair
 

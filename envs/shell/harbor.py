@@ -21,10 +21,7 @@ _MEGABYTE = 2**20
 
 
 def folders_of(folder: Path, split: str) -> Sequence[Path]:
-    """Returns the task folders of a split, by name; without folders train and test, the last are held out.
-
-    Raises DatasetError: there are no tasks.
-    """
+    """Returns a split's task folders by name; without train and test, the last are held out. Raises DatasetError."""
     named = {name: folder / name for name in ("train", "test") if (folder / name).is_dir()}
     place = named.get(split, folder) if len(named) == 2 else folder
     tasks = sorted(path.parent for path in place.glob("*/task.toml"))

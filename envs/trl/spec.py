@@ -52,10 +52,7 @@ def make(
 def rows(
     member: str, split: str, *, dataset: str | None = None, subset: str | None = None, prompt: str = "", size: int = 500
 ) -> Sequence[Mapping[str, Any]]:
-    """Returns the rows of a split; without a dataset they differ only in the seed of their episode.
-
-    Raises DatasetError if the dataset cannot be used; OptionError if there cannot be so many rows.
-    """
+    """Returns the rows of a split; without a dataset only `episode` differs. Raises DatasetError, OptionError."""
     from grpo.envs.datasets.checks import refuse_size
     from grpo.envs.datasets.sources import dataset_kind, read_placed
     from grpo.envs.datasets.stored import checked_rows

@@ -81,6 +81,7 @@ class Instrument(ast.NodeTransformer):
         return self.prepared
 
     def next_unit(self) -> int:
+        """Returns the number of another unit."""
         self.units += 1
         return self.units - 1
 
@@ -174,9 +175,7 @@ class Instrument(ast.NodeTransformer):
     def _asks(self, test: ast.expr) -> bool:
         """Whether an assertion asks for something of the solution.
 
-        Else it is there to fail, for a solution that catches that (`assert 1 == 2`), or, in a function that is tried
-        again,
-        `assert len(calls) == 3`.
+        Else it is there to fail, in a block that catches it (`assert 1 == 2`) or a function that is tried again.
         """
         names = set(names_in(test)) - vars(builtins).keys()
         return bool(names) and (self._in_function == 0 or bool(names & (self._parameters | self._related)))

@@ -69,6 +69,7 @@ class CodeResult:
 
     @property
     def passed(self) -> int:
+        """How many tests passed."""
         return sum(test.passed for test in self.tests)
 
     @property

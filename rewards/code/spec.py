@@ -75,10 +75,9 @@ async def judged(
 ) -> tuple[str | None, CodeResult]:
     """Returns the program of a completion, or None, and how it did; the verifier and the reward share one run.
 
-    Imports what it needs only when a program is judged, so that listing plugins stays cheap. Raises DatasetError: the
-    row
-    has no tests; TransientError: a sandbox failed; UnusableTests: the tests cannot be used, or pay a generic cheat and
-    `weak` is "exclude".
+    Imports what it needs only now, so that listing plugins stays cheap. Raises DatasetError: no tests; TransientError:
+    a
+    sandbox failed; UnusableTests: unusable, or they pay a generic cheat and `weak` is "exclude".
     """
     from grpo.plugins.pools import pool_of
     from grpo.rewards.code.allowance import Allowance

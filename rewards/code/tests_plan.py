@@ -174,10 +174,7 @@ def leading_name(entry_point: str) -> str:
 
 
 def _needs_pytest(every: Sequence[ast.stmt], names: Collection[str]) -> bool:
-    """Whether tests use what only a runner gives: classes, fixtures, marks, unittest.
-
-    `names`: the globals of the solution, whose class `TestCase` is no class of tests.
-    """
+    """Whether tests need a runner: classes, fixtures, marks, unittest; `names`: the solution's, no test classes."""
     classes = [node for node in every if isinstance(node, ast.ClassDef)]
     functions = [node for node in every if isinstance(node, FUNCTIONS)]
     given = [node for node in functions if node.name.startswith("test") and (node.args.args or node.decorator_list)]

@@ -32,11 +32,9 @@ class _Definition:
 
 
 def same_argument(gold: str, text: str) -> tuple[str, str] | None:
-    """Returns the bodies of two definitions, that of the answer with the gold's argument; else None.
+    """Returns the bodies of two definitions, that of the answer with the gold's argument; several are a set.
 
-    Several bodies are a set. None, too, where the names of the functions differ, or the answer has the gold's argument
-    as
-    another letter.
+    None where the functions' names differ, or the answer has the gold's argument as another letter.
     """
     wanted, given = _read(gold), _read(text)
     if wanted is None and given is not None:

@@ -126,7 +126,7 @@ def unclear(prediction: Statement) -> bool:
 
 
 def same_digits(content: str, core: str, number: Number, precision: int) -> tuple[bool | None, str]:
-    """Compares an answer and a gold that are both digits alone, as most are; `precision`: as for `same_number`.
+    """Compares an answer and a gold that are digits alone, as most are; `precision`: as for `same_number`.
 
     Returns the verdict of all the steps, and why, or "" for the same digits; None where one of the two is more.
     """

@@ -130,16 +130,13 @@ os.register_at_fork(after_in_child=_forget_idle)
 
 
 def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, **options: Any) -> bool | None:
-    """Compares a gold and an answer in another process.
+    """Compares a gold and an answer (`text`: the statement of it, or the completion) in another process.
 
-    Args:
-        operation: "same", "trl", "open_r1" or "open_r1_latex": the functions of `math_equal`.
-        gold: the gold answer.
-        text: the statement of the answer, or the completion.
-        seconds: processor time that the comparison may take, and a tenth of the wall time; starting a process has 45 s
-            of
-            its own, and waiting for a free one has no limit.
-        options: further arguments of the function.
+    `operation`: "same", "trl", "open_r1" or "open_r1_latex", functions of `math_equal`; `options`: their further
+    arguments.
+    `seconds`: processor time that the comparison may take, and a tenth of the wall time; starting a process has 45 s of
+    its
+    own, and waiting for a free one has no limit.
 
     A process that ends is blamed on the answer only when a second, fresh one ends alike: the first may have been killed
     from outside, or a virtual machine may have counted time that it never gave. Raises Undecided: the gold or other

@@ -179,9 +179,7 @@ def final_answer(completion: str, *, terms: bool = False) -> Answer | None:
 def gold_number(answer: object) -> Number | None:
     """Reads the gold answer of a row, or None when it is unusable (not one number).
 
-    `answer`: a number, its text ("72", "$1,080", "1/2", "72 apples"), a worked solution that ends in "#### 72", or a
-    text with
-    one number in an explicit form.
+    `answer`: a number, its text ("72", "$1,080", "1/2", "72 apples"), or a text with one explicit form ("... #### 72").
     """
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         return None

@@ -32,10 +32,9 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 
 def tinyzero_score(text: str, target: Any, numbers: Sequence[Any], *, format_score: float = 0.1) -> float:
-    """Scores the last `<answer>` block on the last line after the header.
+    """Scores the last `<answer>` block on the last line after the header; 0 without header or block.
 
-    Returns 0 without header or block; 1 when the digits of the block are the numbers and its value is within 1e-5 of
-    the target; else `format_score`.
+    1 when its digits are the numbers and its value is within 1e-5 of the target; else `format_score`.
     """
     equation = _equation(text)
     if equation is None:

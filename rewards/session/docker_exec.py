@@ -158,8 +158,8 @@ class Execution:
 class DockerProcess:
     """A program that runs in a container; see `grpo.plugins.session.Process`.
 
-    `early`: what it has written already, by stream. `end`: kills its process group. `ending`: returns its status when
-    its streams have ended; raises SessionLost.
+    `early`: its first output, by stream. `end`: kills its process group. `ending`: returns its status when its streams
+    have ended; raises SessionLost.
     """
 
     def __init__(

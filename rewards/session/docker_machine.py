@@ -93,10 +93,7 @@ def hardened() -> dict[str, Any]:
 
 
 def files_of(job: SessionJob, beginning: Beginning) -> bytes:
-    """Returns an archive over the root: the folders that every session has, and the files of the job.
-
-    Raises SessionError: a path of a file cannot be one.
-    """
+    """Returns an archive over the root: every session's folders and the job's files. Raises SessionError: bad path."""
     user = int(beginning.user.partition(":")[0])
     folders = {path.lstrip("/") for path in (HOME, *([DIRECTORY] if beginning.directory == DIRECTORY else []))}
     archive = io.BytesIO()
@@ -143,10 +140,7 @@ def machine_image(client: Any) -> str:
 
 
 def built_image(client: Any, folder: str) -> str:
-    """Builds the image of a folder with a Dockerfile; returns its id.
-
-    Raises SessionError: it cannot be built; with the end of what the engine says.
-    """
+    """Builds the image of a folder with a Dockerfile; returns its id. Raises SessionError with the end of the log."""
     import docker
 
     if not os.path.isfile(os.path.join(folder, "Dockerfile")):

@@ -83,10 +83,9 @@ def system_paths(more: Sequence[str] = ()) -> tuple[list[str], list[tuple[str, s
 
 
 def build(plan: dict[str, Any], shown: Shown) -> int:
-    """Makes the root of this process, in its new namespaces, and leaves nothing else of the machine in sight.
+    """Makes the root of this process, in its new namespaces, without anything else of the machine. Raises OSError.
 
-    Returns a descriptor of a writable /proc; that of the session is read-only. Raises OSError: the machine does not
-    allow it.
+    Returns a descriptor of a writable /proc; that of the session is read-only.
     """
     trees, links, covered, again = shown
     flags = kernel.MS_NOSUID | kernel.MS_NODEV

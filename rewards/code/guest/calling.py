@@ -30,16 +30,12 @@ _HOLDING = (list, tuple, set, frozenset, deque, KeysView, ValuesView, ItemsView)
 class Solution:
     """The functions of the solution, and what is known of the unit that calls them; see `together.run_tests`.
 
-    Args:
-        channel: the socket to it.
-        hear: takes what is to be reported.
-        given: the orders. `in_place`: the tests look at what a call does to its arguments; `numbers`: the tests say
-            nothing of NaN, so that an answer that is NaN is wrong.
-
-    Attributes:
-        asked: the calls of the first run.
-        dead: why the solution answers no more: "gone", "late", "garbled", or "".
-        other: what an answer of the unit was that is no plain data, or "".
+    `channel`: the socket to it. `hear`: takes what is to be reported. `given`: the orders; with `in_place` the tests
+    look
+    at what a call does to its arguments, with `numbers` an answer that is NaN is wrong. `asked`: the calls of the first
+    run. `dead`: why the solution answers no more: "gone", "late", "garbled", or "". `other`: what an answer of the unit
+        was
+    that is no plain data, or "".
     """
 
     def __init__(self, channel: Channel, hear: Callable[[list[Any]], Any], given: Any) -> None:

@@ -44,8 +44,7 @@ class Missing(Exception):
 def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
     """Makes the sandbox and runs its zygote until that ends.
 
-    `bundle`: the memory file with the zygote's modules. `plan`: what `interpreter` and `profiles` wrote: mounts, masks,
-    links, argv, environment, user.
+    `bundle`: a memory file with the zygote's modules. `plan`: mounts, masks, links, argv, environment, user.
     """
     try:
         if plan["privileged"]:

@@ -35,9 +35,8 @@ class Runner:
     def __init__(self, plan: dict[str, Any], notes: mmap.mmap, begun: mmap.mmap) -> None:
         """Takes over the plan, and sets what the zygote itself can do with and programs inherit.
 
-        `notes`: shared with the zygote; the program may write in it too. `begun`: shared likewise, but out of the
-        program's
-        reach: the first byte says that it began.
+        `notes`: shared with the zygote and the program. `begun`: out of the program's reach: the first byte says that
+        it began.
         """
         self._plan, self._notes, self._begun = plan, notes, begun
         self._calls = Filters(bool(plan["seccomp"]))
@@ -55,11 +54,9 @@ class Runner:
             prepare_main(plan["file"], plan["own"], plan["known"])
 
     def become_program(self, request: wire.Request, files: list[int], rules: int) -> NoReturn:
-        """Runs a program in a forked child and ends the process.
+        """Runs a program in a forked child and ends the process. `rules`: the Landlock rules, or -1.
 
-        `request`: its limits. `files`: descriptors above 3: the program, stdin, stdout, stderr, and perhaps the
-        channel.
-        `rules`: the Landlock rules, or -1 without them.
+        `files`: descriptors above 3: the program, stdin, stdout, stderr, and perhaps the channel.
         """
         code = _SETUP_FAILED
         try:
