@@ -20,8 +20,7 @@ def register_when_imported(env_id: str, *, entry_point: str) -> None:
     """Registers an environment now if gymnasium is imported, else when it is.
 
     `env_id`: the id for `gymnasium.make`, for example "grpo/gsm8k-v1". `entry_point`: "module:factory", imported when
-    an
-    environment is made.
+    an environment is made.
     """
     _entry_points[env_id] = entry_point
     if _TARGET in sys.modules:

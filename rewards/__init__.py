@@ -1,7 +1,6 @@
 """Offers the built-in rewards, verifiers, sandboxes and sessions to the host.
 
-Specs are imported inside the hooks: at the top, `length` and `format` the rewards would hide the modules of these
-names.
+Specs are imported inside the hooks: at the top, `length` and `format` the rewards would hide these modules.
 """
 
 from __future__ import annotations

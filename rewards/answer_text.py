@@ -23,8 +23,7 @@ def text_answer(completion: str) -> str | None:
     """Returns the last explicit answer (`<answer>`, `<SOLUTION>` or `\\boxed{}`, closed or not), stripped.
 
     The reasoning itself is read only when nothing follows it. Without an explicit form, returns the last line that is
-    not
-    blank, or None. Only the last 200,000 characters are read.
+    not blank, or None. Only the last 200,000 characters are read.
     """
     explicit, text = _answer_and_text(completion)
     return explicit or text.rpartition("\n")[2].strip() or None

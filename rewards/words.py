@@ -25,8 +25,7 @@ def normal(text: str) -> str:
 
     This is the normalisation of the SQuAD metric (Rajpurkar et al., https://arxiv.org/abs/1606.05250), after Unicode's
     NFKC (full-width letters become plain), without zero-width characters. It keeps a minus sign or decimal point inside
-    a
-    number, and an A that is all there is: a choice and no article.
+    a number, and an A that is all there is: a choice and no article.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(INVISIBLE))

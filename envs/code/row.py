@@ -21,10 +21,8 @@ def read_code_row(row: object, where: str, *, question: str = "", system: str = 
     """Returns what the episode of a row shows.
 
     `where`: the row's place, for messages. `question`: the column with the task; "" for the first known name. `system`:
-    the
-    system message. `shown`: how many of the row's assertions the question shows, as MBPP's do not say what the function
-        is
-    called. Raises DatasetError: no such column, no text in it, or no tests.
+    the system message. `shown`: how many of the row's assertions the question shows, as MBPP's do not say what the
+    function is called. Raises DatasetError: no such column, no text in it, or no tests.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row is an object with columns, found a {type(row).__name__}.")

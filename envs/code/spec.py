@@ -1,7 +1,4 @@
-"""Provides the environment `code`: programming tasks whose answer is a program that passes the row's tests.
-
-The reward runs the programs. This module is light: gymnasium is imported when an environment is made.
-"""
+"""Provides the environment `code`: programming tasks whose answer is a program that passes the row's tests."""
 
 from __future__ import annotations
 

@@ -22,9 +22,8 @@ def read_split(path: Path, split: str, subset: str | None = None) -> StoredRows:
     """Returns the rows of a split with their places.
 
     A folder has one file per split, `train.jsonl` or `train.parquet` (or numbered, `train-00000-of-00002.parquet`), or
-    is
-    what `save_to_disk` wrote, or a clone of a hub repository. A single file, and a folder without `test`, is divided by
-    `held_out`. `subset`: the configuration of a clone; None for its only one. Raises DatasetError.
+    is what `save_to_disk` wrote, or a clone of a hub repository. A single file, and a folder without `test`, is divided
+    by `held_out`. `subset`: the configuration of a clone; None for its only one. Raises DatasetError.
     """
     try:
         return _read_split(path, split, subset)

@@ -101,8 +101,7 @@ class ReadRows(Sequence[dict[str, Any]]):
     """The rows of a split as rewards read them, each made by `read` from a row and its place when it is asked for.
 
     `sizes`: characters of each row's prompt. `asked`: equal for rows that ask the same, in this process. `kinds`:
-    numbers
-    of rows that between them have every set of columns.
+    numbers of rows that between them have every set of columns.
     """
 
     def __init__(

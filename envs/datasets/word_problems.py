@@ -1,8 +1,8 @@
 """Generates GSM8K-style word problems from a seed: rows with a `question` and a worked `answer`.
 
 A problem is a chain: an opening sentence gives a number, each further one applies an operation, and the last asks for
-the result. The worked answer has one line per step, with its calculator annotation (`3*4=<<3*4=12>>12`), and ends
-with `#### 12`, exactly as in GSM8K.
+the result. The worked answer has one line per step, with its calculator annotation (`3*4=<<3*4=12>>12`), and ends with
+`#### 12`, exactly as in GSM8K.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sends requests of many threads to a library's graders in sandboxes.
 
 Theory of operation. Requests that arrive while others are graded go together into the sandbox's next program. A request
-whose process fails is tried once more alone, after one that is known to work: if only this one fails again, its text
-is the cause; if both fail, it is a failure. A request that used up its processor time is not tried again.
+whose process fails is tried once more alone, after one that is known to work: if only this one fails again, its text is
+the cause; if both fail, it is a failure. A request that used up its processor time is not tried again.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ def reached(goal: Goal | None, rewards: Sequence[float], *, ended: bool, cut: bo
     """Returns whether the goal was reached, None where that is unknown.
 
     `goal`: "paid" (the episode terminates with a reward above 0), "ends" (it terminates), "lasts" (its own time limit
-    is
-    reached), "unknown", or None where nobody has written it down. `cut`: the environment's own limit was reached.
+    is reached), "unknown", or None where nobody has written it down. `cut`: the environment's own limit was reached.
     """
     if goal == "unknown":
         return None

@@ -80,7 +80,6 @@ def main(descriptor: int) -> None:
 
 
 def _play(descriptor: int, make: Callable[[], Any], memory: int) -> NoReturn:
-    """Runs in the forked process, until its socket closes."""
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

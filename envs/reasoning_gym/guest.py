@@ -42,8 +42,7 @@ def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
     """Scores an answer; returns `score`, and `refused`: why it is refused, or "". Raises what the grader raises.
 
     `request`: the dataset (name, size, seed and settings as JSON; its small attributes as a pickle, and the names of
-    the
-    others), the problem, the answer, and whether the grader decides alone.
+    the others), the problem, the answer, and whether the grader decides alone.
     """
     recipe, entry, answer, as_published = request
     member = recipe[0]
@@ -188,8 +187,7 @@ def _concluded(answer: str, entry: Entry) -> str:
     """Refuses what only restates or weakens the premises, unless it is the known conclusion.
 
     An answer is written as clauses by distribution alone, so that each clause of weakened or joined premises follows
-    from
-    one premise. From premises that contradict each other everything follows, and only the known conclusion counts.
+    from one premise. From premises that contradict each other everything follows, and only the known conclusion counts.
     """
     from reasoning_gym.logic.propositional_logic import Expression
 

@@ -65,8 +65,7 @@ def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> 
     """Returns the columns to read, guessed where no name is given; a name of "" is none.
 
     Capitals do not matter. A context and choices are guessed only beside a prompt of text: messages are whole. `named`:
-    the
-    fields of `Columns` to what the user named. Raises DatasetError: no row, or no column known to hold a prompt.
+    the fields of `Columns` to what the user named. Raises DatasetError: no row, or no column known to hold a prompt.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")

@@ -44,8 +44,7 @@ def read_harbor_task(folder: Path, session: str, grading: str, *, builds: bool =
 
     `session`: the SPEC of the session; one named local follows the Dockerfile. `builds`: the session builds the image.
     `grading`: "fresh", "in_place", or "task" for what task.toml says. Raises DatasetError: a file is missing or wrong,
-    or
-    the task wants what the session cannot give.
+    or the task wants what the session cannot give.
     """
     settings = _settings(folder / "task.toml")
     machine, verifier, agent = (_table(settings, name, folder) for name in ("environment", "verifier", "agent"))

@@ -82,7 +82,6 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
 
 
 def _problem(gold: Grade) -> str:
-    """What the grader says, and the end of what it printed, in one line."""
     printed = " ".join(gold.output.split())[-_SHOWN:]
     return ": ".join(filter(None, (gold.reason, "" if printed in gold.reason else printed)))
 

@@ -1,7 +1,4 @@
-"""Provides `shell:FILE` and `harbor:FOLDER`: tasks that are solved with a shell, in a session of their own.
-
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides `shell:FILE` and `harbor:FOLDER`: tasks that are solved with a shell, in a session of their own."""
 
 from __future__ import annotations
 

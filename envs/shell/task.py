@@ -1,8 +1,7 @@
 """Defines a task that is solved in a session, and opens and grades its machines.
 
 A grader's files come into a machine when every process of the episode is dead. By default that is a fresh machine,
-which
-gets only the working directory, without links that lead out of it: no program, setting or daemon that the episode
+which gets only the working directory, without links that lead out of it: no program, setting or daemon that the episode
 left elsewhere reaches the grader.
 """
 
@@ -151,10 +150,8 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
     """Ends every process of a machine and judges what is in it.
 
     What the policy did to prevent grading (too large a directory, a full disk, a grader that runs out of time) is 0.0
-    and
-    no failure, or it could choose to be left out. Raises SessionLost, which says nothing about the policy;
-    DatasetError:
-    the grader's machine cannot be made.
+    and no failure, or it could choose to be left out. Raises SessionLost, which says nothing about the policy;
+    DatasetError: the grader's machine cannot be made.
     """
     machine.stop()
     if task.in_place:

@@ -28,8 +28,7 @@ class OneTurnEnv(TextEnv):
     """Asks one question; any text answers it.
 
     `ask`: makes a row into what is shown; raises `DatasetError` for a bad row. `rows`: the rows to pick from when
-    `reset` is
-    given none; called at most once, when first needed.
+    `reset` is given none; called at most once, when first needed.
     """
 
     def __init__(self, ask: Callable[[object], Asked], rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
@@ -42,8 +41,7 @@ class OneTurnEnv(TextEnv):
         """Starts the episode of `options["row"]`, else of a random row. Raises DatasetError: the rows cannot be used.
 
         Returns the question, and `info` with `prompt` (chat messages), `row` (columns for rewards) and `demonstration`
-        for a
-        row with a worked answer, or `gold` for one with an answer alone.
+        for a row with a worked answer, or `gold` for one with an answer alone.
         """
         super().reset(seed=seed)
         asked = self._ask(options["row"] if options and "row" in options else self._pick())

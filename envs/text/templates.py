@@ -1,7 +1,4 @@
-"""Defines prompt templates: the layout that a completion should have.
-
-A template asks for a layout and demonstrates it; rewards that check layouts are separate plugins.
-"""
+"""Defines prompt templates: the layout that a completion should have."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class ArenaGame(TextEnv):
 
     `brackets`: an action without square brackets is put into some. `sandbox`: the SPEC of the sandbox that reads moves;
     see `runner`. `seconds`: of processor time for one move, with those before it. Raises UsageError,
-        SandboxUnavailable.
+    SandboxUnavailable.
     """
 
     def __init__(

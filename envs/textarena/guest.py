@@ -19,8 +19,7 @@ def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
     """Plays moves and returns what the last led to: `told`, `ended`, `reward`, `reason` and `invalid`.
 
     `request`: the pickled game, the states of Python's and NumPy's random numbers, and the moves so far; without any,
-    the
-    reply is the game as it is.
+    the reply is the game as it is.
     """
     begun, numbers, moves = request
     game = pickle.loads(begun)

@@ -19,8 +19,7 @@ class ToolEnv(TextEnv):
 
     `factory`: makes the inner environment; called once. `read_rows`: the rows to pick from when `reset` is given none.
     `made`: there is no dataset, and the column `episode` seeds an episode. Raises OptionError: the class cannot be
-    made,
-    or a method cannot be described to the policy.
+    made, or a method cannot be described to the policy.
     """
 
     def __init__(

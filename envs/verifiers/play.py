@@ -138,7 +138,6 @@ class PolicyRollout:
         return self.ok and await self.may_speak()
 
     async def _answered(self, message: Any, reason: Any) -> None:
-        """Adds a message of the policy to the trace, after what it answers."""
         from verifiers.v1 import ModelCall, Response, TimeSpan, graph
 
         made = {"id": "policy", "model": "policy", "created": int(self._began)}

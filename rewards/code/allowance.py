@@ -49,8 +49,7 @@ def starved(result: JobResult, tests: JobResult, allowance: Allowance, patience:
     """Returns whether a late program had been waiting for the processor, and was not asleep.
 
     It also waits while its tests wait for the processor, but not while they wait for what it takes itself. A program
-    that
-    began after its tests had been kept waiting too. It was given `patience` times the time on the clock.
+    that began after its tests had been kept waiting too. It was given `patience` times the time on the clock.
     """
     if result.waited_seconds is not None:
         waited = result.waited_seconds

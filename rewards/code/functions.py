@@ -1,7 +1,7 @@
 """Decides whether a solution must answer equal calls equally, and finds the assertions that test it.
 
-Two answers to equal calls can pass tests that no single answer passes: `f(n) ** 2 <= n`, `(f(n) + 1) ** 2 > n`. If
-the tests show no sign of state or randomness, they run a second time with the first answers to what was asked
+Two answers to equal calls can pass tests that no single answer passes: `f(n) ** 2 <= n`, `(f(n) + 1) ** 2 > n`. If the
+tests show no sign of state or randomness, they run a second time with the first answers to what was asked
 (`guest.units.remembering`). An assertion that a single answer passes (`f(3) == 5`) gains nothing by others, and may be
 of a program with a state; it does not count there.
 """
@@ -222,7 +222,6 @@ class _Opening(ast.NodeTransformer):
         return asked or called_by_name(node) in self._names
 
     def _is_given(self, node: ast.AST) -> bool:
-        """Whether an expression is made of no answers."""
         asks = any(map(self._is_answer, find(node, ast.Call)))
         return not asks and not set(names_in(node)) & {*self._derived, *self._names}
 

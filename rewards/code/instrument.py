@@ -43,8 +43,7 @@ class Instrument(ast.NodeTransformer):
     """Rewrites assertions, and calls of functions beside which the tests run.
 
     `names`: the globals of the solution, and what stands for them. `every`: the tests as they came. `split`: the
-    solution
-    runs elsewhere. `sure`: no test is skipped or may fail.
+    solution runs elsewhere. `sure`: no test is skipped or may fail.
     """
 
     def __init__(

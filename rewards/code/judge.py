@@ -25,8 +25,7 @@ async def judge(
     """Returns the program of a completion, or None, and how it did.
 
     With `assurance="split"` tests that must share a process with the solution are refused. Raises TransientError: a
-    sandbox
-    failed; UnusableTests: the tests cannot be used, or not with that assurance.
+    sandbox failed; UnusableTests: the tests cannot be used, or not with that assurance.
     """
     program = task.program(completion)
     plan = task.plan() if task.sources else None

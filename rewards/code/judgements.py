@@ -38,8 +38,7 @@ class Judgements:
         """Returns the result of something, from a run that is going on or has been, or from a new one.
 
         `what`: all that decides the result but `stop`; its `repr` must identify it. `run`: judges it. `stop`: the tests
-        after
-        the first failure do not matter; a result with all tests answers that too.
+        after the first failure do not matter; a result with all tests answers that too.
         """
         key = hashlib.sha256(repr(what).encode("utf-8", "surrogatepass")).digest()
         loop = asyncio.get_running_loop()

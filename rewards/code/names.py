@@ -56,11 +56,9 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
     """Returns the globals that the solution must define.
 
     With an entry point that the tests use, those are it and what they import from the solution: another undefined name
-    is
-    a fault of the tests. Without one a customary name (`Counter`, `gcd`) is the tests' own where they use it beside a
-    name that is not, and the solution's where an assertion asks for nothing else. Raises UnusableTests: the tests use
-    an
-    undefined name.
+    is a fault of the tests. Without one a customary name (`Counter`, `gcd`) is the tests' own where they use it beside
+    a name that is not, and the solution's where an assertion asks for nothing else. Raises UnusableTests: the tests use
+    an undefined name.
     """
     free = free_names(every)
     imported, all_of_it = _imported_from_solution(every)

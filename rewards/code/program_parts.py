@@ -1,9 +1,9 @@
 """Joins a program from several blocks into one source text, and cuts off text behind the program.
 
-An answer in steps may give imports, helpers and the function asked for in different blocks. What the chosen block
-calls and does not define is looked for in the others, from the nearest before it on; blocks found so are put in
-front, each run on its own, so that one that fails spoils nothing. Blocks that read input are left out. Nothing is
-parsed: an untrusted text is only searched, in linear time.
+An answer in steps may give imports, helpers and the function asked for in different blocks. What the chosen block calls
+and does not define is looked for in the others, from the nearest before it on; blocks found so are put in front, each
+run on its own, so that one that fails spoils nothing. Blocks that read input are left out. Nothing is parsed: an
+untrusted text is only searched, in linear time.
 
 What continues a prompt has no fence at its start, and may go on after the function with prints, other functions, prose
 or the next question. A section, from one unindented line to the next, is kept if it stands before the end of what is

@@ -1,7 +1,6 @@
 """Registers the verifier and the reward `code`, which judge a completion's program by the tests of its row.
 
-Programs run in the sandbox that the option `sandbox` names, many at a time. Trouble of the sandbox is tried again and
-then a failure, which masks the completion; it is never a score.
+Trouble of a sandbox is tried again and then a failure, which masks the completion; it is never a score.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ async def judged(
     """Returns the program of a completion, or None, and how it did; the verifier and the reward share one run.
 
     Imports what it needs only now, so that listing plugins stays cheap. Raises DatasetError: no tests; TransientError:
-    a
-    sandbox failed; UnusableTests: unusable, or they pay a generic cheat and `weak` is "exclude".
+    a sandbox failed; UnusableTests: unusable, or they pay a generic cheat and `weak` is "exclude".
     """
     from grpo.plugins.pools import pool_of
     from grpo.rewards.code.allowance import Allowance

@@ -156,8 +156,7 @@ async def _judged(
     """Judges a solution once; returns the result, and what its units noted and asked.
 
     `run`: the number of a run with altered tests, or REMEMBERING, in which equal calls get the first answer. `asked`:
-    the
-    calls that are made before.
+    the calls that are made before.
     """
     tests: list[UnitResult] = []
     joined = _Report()
@@ -288,10 +287,9 @@ class _Run:
         """Returns the trusted side, with the side of the solution as its peer.
 
         Their orders are fields of the plan and of this run, and token: the secret of what the tests say where the
-        solution
-        runs beside them; draws: the seed of all random numbers beside the solution; seconds: of the trusted side the
-            time on
-        the clock for loading and for each unit, of the other side the processor time, after which its process is ended.
+        solution runs beside them; draws: the seed of all random numbers beside the solution; seconds: of the trusted
+        side the time on the clock for loading and for each unit, of the other side the processor time, after which its
+        process is ended.
         """
         plan, allowance, prepared = self.plan, self.allowance, self.plan.prepared
         last = plan.units - 1 if self.last < 0 else self.last

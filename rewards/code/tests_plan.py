@@ -224,8 +224,7 @@ def _for_pytest(
     """Tests for pytest, or what stands in a class of them, the `owner`.
 
     `items`: gets the units by the names of their functions, which begin with the `path` of their classes. `parents`:
-    the
-    classes from which others derive. `cases`: the classes of unittest.
+    the classes from which others derive. `cases`: the classes of unittest.
     """
     parents = parents or {ast.unparse(kind) for node in find(body, ast.ClassDef) for kind in node.bases}
     cases = cases or _test_cases(body, instrument.names)
@@ -348,7 +347,6 @@ class _Arranged:
         body.append(self._instrument.block(number, self._instrument.unit(number, kept)))
 
     def _spread_function(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Returns a function whose assertions are units of their own."""
         self._close()
         outer, self._pending = self._pending, []
         known = self._names

@@ -1,7 +1,7 @@
 """Finds ways to alter an asserted condition so that it no longer holds: `a == 5` becomes `a == 6`.
 
-Altered is what stands in the tests and is compared with what the solution answers, never what they give to it. Where
-nothing of that kind stands in the condition, the contrary of it is asked.
+It alters what the tests compare with the solution's answers, never what they give to the solution; without such a value
+in the condition, it asks for the contrary.
 """
 
 from __future__ import annotations
@@ -67,9 +67,8 @@ class Way:
     """One way to alter an assertion.
 
     `make`: returns the altered expression or statement, given how often this way has been used before. `kind`: "" where
-    no
-    right solution passes; "~" where one may in half of the runs, as numbers may equal others; "?" where that is so, and
-    only objects of the solution count; "^" where one may in any but all runs.
+    no right solution passes; "~" where one may in half of the runs, as numbers may equal others; "?" where that is so,
+    and only objects of the solution count; "^" where one may in any but all runs.
     """
 
     make: Callable[[int], Any]
@@ -315,8 +314,7 @@ class Ways:
         """Returns the way to alter the values in nodes of an assertion: one each time; none where there are none.
 
         `whole`: what is copied. `within`: the nodes. `is_near`: also by values near the expected one, as there is no
-        tolerance.
-        `signed`: also by numbers below 0.
+        tolerance. `signed`: also by numbers below 0.
         """
         leaves = [leaf for node in within for leaf in self._leaves(node)]
         if not leaves:
@@ -377,7 +375,6 @@ class Ways:
         return library and called(call) in _MAKING and called_by_name(call) not in self._names
 
     def _is_expected(self, node: ast.expr) -> bool:
-        """Whether an expression is made of values that stand in it alone."""
         calls = find(node, ast.Call)
         if not all(map(self._makes, calls)):
             return False

@@ -95,7 +95,6 @@ async def lock_of(name: str) -> asyncio.Lock:
 
 
 async def _asked(client: Any, endpoint: Endpoint, messages: Sequence[Message], schema: dict[str, Any]) -> Any:
-    """Uses the dialect that the server is known or found to understand."""
     import openai
 
     place = (endpoint.base_url, endpoint.model)

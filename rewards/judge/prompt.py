@@ -45,8 +45,7 @@ def quoted(text: str) -> str:
     """Returns the quotation: lines that each start with "| "; line ends of any kind become LF.
 
     So no line can be a heading, a delimiter or a turn of its own. Invisible characters, and pieces that a tokenizer may
-    take
-    for its control tokens, are written as `\\u{...}`.
+    take for its control tokens, are written as `\\u{...}`.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROL.sub(lambda match: _written_out(match[0]), _ODD.sub(_shown, text))
@@ -75,8 +74,7 @@ def material_of(completion: Completion, question: Any, reference: Any, longest: 
 
     `completion`: its prompt is the task; of several turns, the conversation is the answer. `question`: the task of a
     completion without a prompt. `reference`: the reference answer, or "". `longest`: of a longer answer, only the first
-    and
-    the last half of so many characters are shown.
+    and the last half of so many characters are shown.
     """
     task = _conversation(completion.prompt) if completion.prompt else str("" if question is None else question)
     answer = _conversation(completion.messages) if completion.turns > 1 else completion.text

@@ -20,8 +20,7 @@ def read_points(reply: object, mark: str, points: int) -> int:
     """Returns the points of a reply; raises JudgeError if it is anything but the JSON object that was asked for.
 
     Alone or in a code fence, it has exactly the keys mark, reasoning and points, each once; the mark is the question's,
-    and
-    the points a whole number in range.
+    and the points a whole number in range.
     """
     if not isinstance(reply, str) or not reply.strip():
         raise JudgeError("the judge's reply is empty.")

@@ -2,8 +2,7 @@
 
 Known: `**`, powers in round brackets or of several characters, `sqrt()`, `cbrt()`, `abs()`, the elementary functions,
 Greek letters, `infinity`, sets in braces, `<=`, `>=`, `!=`. A text with a backslash is LaTeX already. In both,
-characters
-with a LaTeX command (`x\u00b2`, `\u221e`, `90\u00b0`, `\u00bd`) become that command.
+characters with a LaTeX command (`x\u00b2`, `\u221e`, `90\u00b0`, `\u00bd`) become that command.
 """
 
 from __future__ import annotations

@@ -77,8 +77,7 @@ def chosen_letter(prediction: Statement) -> str | None:
     """Returns the letter that a statement chooses, or None when it chooses none or several.
 
     A marked answer must hold one letter alone, in any case. In prose it directly follows the last "the answer is", else
-    it
-    is the last that begins or ends a sentence; denied ("not A") or offered ("A or B") letters do not count.
+    it is the last that begins or ends a sentence; denied ("not A") or offered ("A or B") letters do not count.
     """
     text = MARKUP.sub(r" \1 ", prediction.parts[-1] if prediction.parts else prediction.text)
     small = _SMALL.fullmatch(text)

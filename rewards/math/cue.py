@@ -1,8 +1,8 @@
 """Marks the answer that unmarked prose states.
 
 "The answer is x^2+1.", "**Answer:** (1, 2)", "Respuesta: 2√3" and a last sentence such as "So the area is 25π." all
-name an answer behind a cue. Mathematics alone there counts as if marked, without a reason or remark behind it
-("because ...", "(by Pythagoras)"). Prose that says more is left to others.
+name an answer behind a cue. Mathematics alone there counts as if marked, without a reason or remark behind it ("because
+...", "(by Pythagoras)"). Prose that says more is left to others.
 """
 
 from __future__ import annotations
@@ -202,7 +202,6 @@ def _taken_back(after: str) -> bool:
 
 
 def _refused(lead: str) -> bool:
-    """True for words before an answer that deny, suppose or doubt it, or say that others give it."""
     return bool(_REFUSED.search(lead) or ASSUMED.search(lead))
 
 

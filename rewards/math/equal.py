@@ -63,14 +63,10 @@ def same_mathematics(
     """Compares two answers by math-verify; then as sets of real numbers, with i as the imaginary unit, as vectors.
 
     `core`: the answer without the words around it, where known. `precision`: decimal places to which numbers are
-    compared;
-    significant digits where the gold is so small that fewer than two would be left. `strict`: variables keep their
-    names,
-    and sets differ from tuples. `relations`: a relation in the statement may equal a set in the gold (the other way
-    round it
-    always may). Returns None when the gold cannot be read as mathematics. False, too, when the stack or the memory did
-    not
-    suffice inside math-verify, which does not say so.
+    compared; significant digits where the gold is so small that fewer than two would be left. `strict`: variables keep
+    their names, and sets differ from tuples. `relations`: a relation in the statement may equal a set in the gold (the
+    other way round it always may). Returns None when the gold cannot be read as mathematics. False, too, when the stack
+    or the memory did not suffice inside math-verify, which does not say so.
     """
     _silence()
     gold, statement, core = _unified_logarithms(gold, statement, core)

@@ -39,8 +39,7 @@ def same_numeral(gold: str, text: str) -> bool | None:
     """Whether two texts are the same digits in the same base, where one of them names a base; else None.
 
     A missing base is the other's: `1011` is as good as `1011_2`, but the value in another base does not answer a
-    question
-    that asks for one. A letter is no base.
+    question that asks for one. A letter is no base.
     """
     wanted, given = numeral(gold), numeral(text)
     if _OPEN_BASE.fullmatch(text) and not _OPEN_BASE.fullmatch(gold):

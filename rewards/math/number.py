@@ -42,8 +42,7 @@ def term(gold: str) -> str | None:
     """Returns a gold such as "2m" or "$2 m$" with its letter as a factor, or None when the letter may be a unit.
 
     A letter right behind the number, or in LaTeX, is a variable; set apart in a text ("2 m") or in `\\text{}` it is a
-    unit
-    where it can be one. A gold that is a product is not the number in it.
+    unit where it can be one. A gold that is a product is not the number in it.
     """
     match = _PRODUCT.fullmatch(gold)
     if match is None or (match[3] and not match[1] and not _TERM.search(gold)):

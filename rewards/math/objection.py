@@ -52,8 +52,7 @@ def objection(
     """Returns why the statement cannot be right, or None when it has to be compared.
 
     `prediction` is not the text of the gold. `question`: if the row has it. `evaluated`: a problem left to compute is
-    no
-    answer.
+    no answer.
     """
     clause = claim(prediction)
     single = number is not None or not (several(gold) or is_set(gold))

@@ -19,8 +19,8 @@ def same_at_points(gold: Any, answer: Any) -> bool | None:
     """Returns whether two answers are equal at sample points; None where their values cannot tell.
 
     `gold`: a sympy expression, or a tuple, an interval, a set or a matrix of them. False for other values at every
-    point,
-    or a variable that the gold lacks; None for other objects, rounded numbers, and differences at some points only.
+    point, or a variable that the gold lacks; None for other objects, rounded numbers, and differences at some points
+    only.
     """
     from math_verify.grader import is_assignment_relation, unwrap_eq
     from sympy import Expr, Float, Rational, Symbol, gamma

@@ -133,17 +133,13 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
     """Compares a gold and an answer (`text`: the statement of it, or the completion) in another process.
 
     `operation`: "same", "trl", "open_r1" or "open_r1_latex", functions of `math_equal`; `options`: their further
-    arguments.
-    `seconds`: processor time that the comparison may take, and a tenth of the wall time; starting a process has 45 s of
-    its
-    own, and waiting for a free one has no limit.
+    arguments. `seconds`: processor time that the comparison may take, and a tenth of the wall time; starting a process
+    has 45 s of its own, and waiting for a free one has no limit.
 
     A process that ends is blamed on the answer only when a second, fresh one ends alike: the first may have been killed
     from outside, or a virtual machine may have counted time that it never gave. Raises Undecided: the gold or other
-    work
-    took too long, or the process was ended from outside; Unreadable: the libraries raised an exception, or the answer
-    alone
-    used up the time or broke the process; PluginError: the libraries are missing or broken.
+    work took too long, or the process was ended from outside; Unreadable: the libraries raised an exception, or the
+    answer alone used up the time or broke the process; PluginError: the libraries are missing or broken.
     """
     try:
         return _compare(operation, gold, text, seconds, **options)

@@ -88,7 +88,6 @@ def _alike(left: list[Any], right: list[Any], tail: list[Any]) -> bool:
 
 
 def _rules(head: list[Any], tail: list[Any]) -> list[Callable[[int], Any] | None]:
-    """Ways in which a head may go on, each as a function of a term's position."""
     rules: list[Callable[[int], Any] | None] = []
     if len(head) > 1:
         first, step = head[0], head[1] - head[0]

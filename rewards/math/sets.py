@@ -57,8 +57,7 @@ def same_set(gold: str, text: str, read: Callable[[str], Sequence[Any]], *, rela
     """Compares two sets of real numbers; `read`: reads LaTeX as a list of sympy objects and texts.
 
     `relations`: an inequality may answer a gold written as a set. Returns None when one is no set of real numbers in
-    one
-    variable, or neither is written as one.
+    one variable, or neither is written as one.
     """
     if not (_SETLIKE.search(gold) and _SETLIKE.search(text)):
         return None

@@ -1,7 +1,7 @@
 """Reads an answer that is stated in two ways as both values.
 
-"$60^\\circ$, or $\\frac{\\pi}{3}$ radians", "2\u221a3 (about 3.46)" and "y = 3x - 4, or equivalently 3x - y = 4"
-are one answer each; "5 or 6" is none.
+"$60^\\circ$, or $\\frac{\\pi}{3}$ radians", "2\u221a3 (about 3.46)" and "y = 3x - 4, or equivalently 3x - y = 4" are
+one answer each; "5 or 6" is none.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 The reasoning is read only when nothing follows it. The last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`,
 `#### 72`), then "the answer is ...", then the last sentence with a number. Linear in the text, of which the last
-200,000
-characters are read. A call of a tool (`<tool_call>`) is no answer, also one that nothing could read.
+200,000 characters are read. A call of a tool (`<tool_call>`) is no answer, also one that nothing could read.
 """
 
 from __future__ import annotations
@@ -372,10 +371,8 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
     """The number that a short text states: after its last "so", after an "=", else a leading or the last one.
 
     Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge. A remark
-    in
-    brackets counts where nothing else does. None without a number; empty when every number is denied, or for an
-    expression
-    ("4x"), unless `terms` reads its numbers as they stand.
+    in brackets counts where nothing else does. None without a number; empty when every number is denied, or for an
+    expression ("4x"), unless `terms` reads its numbers as they stand.
     """
     if len(content) > _LONGEST:
         content = content[-_LONGEST:]
@@ -454,7 +451,6 @@ def _bold(content: str, numbers: list[Number]) -> Number | None:
 
 
 def _spoken(content: str) -> tuple[Number, ...] | None:
-    """The number that a text without digits is in words: "seventy-two"."""
     text = content.strip(" *_$\t\n")
     value = spoken_number(text)
     return None if value is None else (Number(value, Fraction(1), text, 0, len(text)),)

@@ -54,8 +54,7 @@ def changed(text: str, start: int, end: int, *, marked: bool) -> bool:
     """Returns whether the number at `start` to `end` is part of an expression that has another value.
 
     `text`: after `plain_text`. `marked`: it is a marked answer and no prose: "!" is a factorial, an operator at the end
-    leaves
-    it open, and what precedes the number counts too.
+    leaves it open, and what precedes the number counts too.
     """
     if _AFTER.match(text, end, end + _BESIDE) or _APPLIED.search(text, max(0, start - _BESIDE), start):
         return True

@@ -1,7 +1,4 @@
-"""Checks whether a Countdown expression uses the given numbers and reaches the target.
-
-Verifier and reward read the expression with `grpo.rewards.puzzles.expression`, exactly and without executing anything.
-"""
+"""Checks whether a Countdown expression uses the given numbers and reaches the target."""
 
 from __future__ import annotations
 
@@ -184,7 +181,6 @@ def _number(value: object) -> Fraction | None:
 
 
 def _whole_numbers(values: object) -> list[int] | None:
-    """None when it is no list of whole numbers, or empty."""
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
         return None
     numbers = [_number(value) for value in values]

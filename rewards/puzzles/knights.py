@@ -23,8 +23,7 @@ def logic_rl_score(text: str, solution: str) -> float:
     """Computes Logic-RL's published score: 1 or -1 for the layout, and 2 for a right answer, -1.5 for a wrong one.
 
     An unreadable, missing or ill laid out answer gets -2. `text`: prompt and completion; it is read after the first
-    header,
-    and without one there is no answer. `solution`: one line a person, "(1) Zoey is a knave".
+    header, and without one there is no answer. `solution`: one line a person, "(1) Zoey is a knave".
     """
     header = next((known for known in _HEADERS if known in text), None)
     written = text if header is None else text.partition(header)[2]
@@ -264,7 +263,6 @@ def _gold(answer: object) -> dict[str, Role] | None:
 
 
 def _gold_text(answer: object) -> str | None:
-    """None when the solution is neither text nor a mapping that says who is what."""
     if isinstance(answer, Mapping):
         if _TEXT in answer:
             return _gold_text(answer[_TEXT])

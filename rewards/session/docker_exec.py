@@ -48,8 +48,7 @@ class Execution:
     """A command in a container, by its id, with variables beside those of the image.
 
     `process`: the number of its process and process group in the container; 0 before it is known. `problem`: why it did
-    not
-    start, or "". Raises docker.errors.APIError, OSError: the engine refuses it, or is gone.
+    not start, or "". Raises docker.errors.APIError, OSError: the engine refuses it, or is gone.
     """
 
     def __init__(

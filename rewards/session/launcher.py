@@ -55,7 +55,6 @@ def main(descriptor: int, owner: int) -> None:
 
 
 def _keep(control: socket.socket, launcher: int) -> NoReturn:
-    """Makes the namespaces of a session and waits for the end of their process 1."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         message, files = receive(control)

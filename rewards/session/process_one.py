@@ -213,7 +213,6 @@ class _ProcessOne:
             send(answers, {"connected": True}, [connection.fileno()])
 
     def _stop(self, _: Any, __: list[int], answers: socket.socket) -> None:
-        """Kills every other process and answers when they are gone."""
         with answers:
             self._end_all({})
             send(answers, {"stopped": True})

@@ -1,7 +1,4 @@
-"""Scores how far a completion keeps to a layout of tagged blocks.
-
-The layout is an option; the five format functions that TRL and open-r1 publish are variants.
-"""
+"""Scores how far a completion keeps to a layout of tagged blocks."""
 
 from __future__ import annotations
 

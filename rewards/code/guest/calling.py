@@ -1,8 +1,7 @@
 """Runs tests that call functions with plain data, with the functions in another sandbox.
 
 Nothing of the solution ever runs here, and only plain data arrives, in exact built-in types, so a comparison is
-Python's
-own. This module runs inside sandboxes and needs the standard library alone.
+Python's own. This module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -31,11 +30,9 @@ class Solution:
     """The functions of the solution, and what is known of the unit that calls them; see `together.run_tests`.
 
     `channel`: the socket to it. `hear`: takes what is to be reported. `given`: the orders; with `in_place` the tests
-    look
-    at what a call does to its arguments, with `numbers` an answer that is NaN is wrong. `asked`: the calls of the first
-    run. `dead`: why the solution answers no more: "gone", "late", "garbled", or "". `other`: what an answer of the unit
-        was
-    that is no plain data, or "".
+    look at what a call does to its arguments, with `numbers` an answer that is NaN is wrong. `asked`: the calls of the
+    first run. `dead`: why the solution answers no more: "gone", "late", "garbled", or "". `other`: what an answer of
+    the unit was that is no plain data, or "".
     """
 
     def __init__(self, channel: Channel, hear: Callable[[list[Any]], Any], given: Any) -> None:
@@ -116,7 +113,6 @@ class Solution:
             raise
 
     def _read(self, answer: Any, arguments: list[Any]) -> Any:
-        """Returns the value of an answer, or raises what the call raised."""
         value, raised = None, None
         try:
             kind, *parts, changed = answer

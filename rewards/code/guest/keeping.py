@@ -23,8 +23,7 @@ class Keeper:
     """Answers one process of tests and reports on it.
 
     `given`: the orders. `report`: writes a line of the report. `channel`: the socket to the solution, whose time is
-    renewed
-    now and then.
+    renewed now and then.
     """
 
     def __init__(self, given: Any, report: Callable[[list[Any]], None], channel: Channel) -> None:

@@ -113,7 +113,6 @@ def encode(value: Any, *, convert: bool = False) -> Any:
 
 
 def _held(value: Any) -> Any:
-    """The plain data that a value of another class holds or yields."""
     kind = type(value)
     base: Any
     for base in _BASES:

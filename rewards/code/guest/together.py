@@ -190,11 +190,9 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
     """Runs tests, by pytest where they are written for it, and tells the keeper how each unit ended.
 
     `given`: the orders. `say`: tells the keeper something and returns its reply. `tests`: the module in which the tests
-    run.
-    `side`: what depends on where the solution is: `begin` of a unit; `ask`, which calls a function, and what was
-    `asked`;
-    `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`; `is_raised`, whether the
-    solution raised an exception; `other`, an answer that is no plain data.
+    run. `side`: what depends on where the solution is: `begin` of a unit; `ask`, which calls a function, and what was
+    `asked`; `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`; `is_raised`,
+    whether the solution raised an exception; `other`, an answer that is no plain data.
     """
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     running: list[int] = []  # units, one within the other

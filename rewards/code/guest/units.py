@@ -97,8 +97,7 @@ def asserting(
     """Returns `__true__`, `__enter__`, a function that starts a unit, and one that says why a unit has not passed.
 
     `sure`: for each unit, its assertions that are reached whenever it passes. `reaching`: the units that pass only if
-    some
-    assertion was reached.
+    some assertion was reached.
     """
     reached: dict[int, int] = {}
     entered: dict[int, int] = {}
@@ -135,8 +134,7 @@ def same(result: Any, expected: Any, tolerance: float) -> bool:
     """Returns whether a result is the expected one, which came from JSON.
 
     Tuples count as lists, and whole numbers as keys of a dict as texts. Of an expected list of one item, that item will
-    do
-    as well: data sets wrap results so.
+    do as well: data sets wrap results so.
     """
     if _near(result, expected, tolerance):
         return True

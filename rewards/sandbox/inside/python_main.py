@@ -38,8 +38,7 @@ def prepare_main(name: str, folder: str, known: Iterable[str]) -> None:
     """Does what every program needs, once, in the process from which they are forked.
 
     Makes the text streams, over whatever descriptors 0, 1 and 2 are then, and an empty `__main__`, and compiles
-    frequent
-    programs. `name`: the file name of programs, in `sys.argv[0]`; there is no such file.
+    frequent programs. `name`: the file name of programs, in `sys.argv[0]`; there is no such file.
     """
     _open_streams()
     for word in ("exit", "quit"):  # the site package, which is not loaded, would do this

@@ -1,7 +1,7 @@
 """Turns a freshly forked child into one untrusted program.
 
-Theory of operation: everything that needs a right comes first, each right is then given up for good, and the program
-is looked at only when none is left. Order matters: descriptors, limits, user, capabilities, Landlock, seccomp, program;
+Theory of operation: everything that needs a right comes first, each right is then given up for good, and the program is
+looked at only when none is left. Order matters: descriptors, limits, user, capabilities, Landlock, seccomp, program;
 the zygote has already ruled out new privileges. When any step fails the child ends before it has looked at the program.
 
 A Python program runs in this interpreter, as `__main__` (`python_main`). Other languages replace the process. This

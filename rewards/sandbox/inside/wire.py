@@ -43,10 +43,9 @@ class Answer(namedtuple("Answer", ("status", "ended", "noted", "cpu", "wall", "w
     """How one program ended; times in seconds.
 
     `status`: as `os.waitpid` reports it. `noted`: what the runner noted, or that the program never began. `cpu`:
-    processor
-    time of all its processes. `waited`: how much of `wall` another program had the processor that it was ready to use;
-    negative when the kernel does not say, or it was not looked at (only late or stopped programs are). `peak`: the
-    greatest resident memory of one process, in bytes.
+    processor time of all its processes. `waited`: how much of `wall` another program had the processor that it was
+    ready to use; negative when the kernel does not say, or it was not looked at (only late or stopped programs are).
+    `peak`: the greatest resident memory of one process, in bytes.
     """
 
     __slots__ = ()

@@ -1,10 +1,10 @@
 """Forks every program of a slot, and answers each request with how its program ended.
 
-Theory of operation: process 1 of its pid namespace, alone in its mount, network and IPC namespaces. For each request
-it forks; the child (`runner`) gives up every right and only then reads the program from its memory file. The zygote
-waits on a descriptor of the child and of the pool, ends the child at a limit or when the pool goes away, ends whatever
-the child left behind (`kill(-1)` from process 1 reaches every process of the namespace), and reports. It reads nothing
-that a program wrote.
+Theory of operation: process 1 of its pid namespace, alone in its mount, network and IPC namespaces. For each request it
+forks; the child (`runner`) gives up every right and only then reads the program from its memory file. The zygote waits
+on a descriptor of the child and of the pool, ends the child at a limit or when the pool goes away, ends whatever the
+child left behind (`kill(-1)` from process 1 reaches every process of the namespace), and reports. It reads nothing that
+a program wrote.
 
 A late program's limit is extended, within bounds, by the time in which it was ready and others had the processor
 (`waiting`), but not for what its own threads and children had.
