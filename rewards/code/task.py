@@ -64,7 +64,7 @@ class Task:
         return plan_tests(self.sources, before=self.before, prompt=self.prompt, entry_point=self.entry_point)
 
     def program(self, completion: str) -> str | None:
-        """Returns the whole program of a completion, or None. Raises UnusableTests: they name no function."""
+        """Returns the whole program of a completion, or None. Raises UnusableTests: no name to look for."""
         name = leading_name(self.entry_point)
         asked = (name,) if name or not self.sources else self.plan().names
         offered = program_of(completion, *asked)

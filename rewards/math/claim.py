@@ -143,7 +143,7 @@ def several(gold: str) -> bool:
 
 
 def assignments(clause: str) -> str | None:
-    """Returns the values that prose gives to several names: `x = 2,y = 3` of "we get $x = 2$ and $y = 3$."."""
+    """Returns what prose gives several names: `x = 2,y = 3` of "we get $x = 2$ and $y = 3$."; else None."""
     equations = formulas(clause)
     names = [equation.partition("=")[0].strip() for equation in equations]
     if len(names) < 2 or len({*names}) < len(names) or not all(map(_ASSIGNED.fullmatch, equations)):

@@ -43,7 +43,10 @@ def last_date(clause: str) -> str:
 
 
 def same_date(gold: str, text: str) -> bool | None:
-    """Whether two texts are the same time or date, None where one is neither; a missing year or half of day agrees."""
+    """Whether two texts are the same time of day or the same date; None where one of them is neither.
+
+    A year that one of two dates leaves out is the other's, and so is the half of the day of a time before 12:59.
+    """
     if len(gold) > _LONGEST or len(text) > _LONGEST:
         return None
     gold, text = _usual(gold), _usual(text)

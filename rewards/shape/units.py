@@ -11,7 +11,10 @@ Unit = Literal["words", "characters", "tokens"]
 
 
 def pieces(completion: Completion | str, unit: Unit) -> Sequence[str] | Sequence[int] | None:
-    """Returns a completion's words (in lower case), characters or token ids; None for tokens of a text without ids."""
+    """Returns the pieces of a completion in order, or None for tokens where only the text is known.
+
+    `unit`: words (runs without blank space, in lower case), characters, or the ids of the sampled tokens.
+    """
     text = completion if isinstance(completion, str) else completion.text
     if unit == "words":
         return text.lower().split()

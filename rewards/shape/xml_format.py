@@ -21,7 +21,10 @@ _SOFT_LINES = lazy_pattern(
 
 
 def strict_layout(text: str, *, multiline: bool) -> bool:
-    """Returns whether each tag of both blocks is alone on its line; `multiline`: blocks may hold newlines (DOTALL)."""
+    """Returns whether every tag of the two blocks is alone on its line, with one or two newlines at the end.
+
+    `multiline`: blocks may hold newlines (the published expression's DOTALL flag).
+    """
     return (_STRICT if multiline else _STRICT_LINES).match(text) is not None
 
 

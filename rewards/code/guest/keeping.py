@@ -35,7 +35,10 @@ class Keeper:
         self.over = self.gone = False
 
     def hear(self, message: list[Any]) -> Any:
-        """Takes a message of the tests; returns the reply or None. Raises Garbled, Malformed and the like."""
+        """Takes a message of the tests; returns the reply, None where none is due.
+
+        Raises Garbled, Malformed, TypeError, ValueError or IndexError: the tests say no such thing.
+        """
         kind, *parts = message
         if kind == "loaded":
             self._loaded = True
