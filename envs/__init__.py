@@ -1,6 +1,6 @@
 """Offers the built-in environments and samplers to the host, and the environments to gymnasium as `grpo/`.
 
-Specs are imported when the hook asks for them: at the top, `guess` and `wordle` would hide the folders of these names.
+Specs are imported inside the hook: at the top, `guess` and `wordle` would hide the folders of these names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ for _name, _place in _PLACES.items():
 
 @hookimpl
 def grpo_envs() -> list[EnvSpec]:
-    """Returns the built-in environments."""
     from grpo.envs.arithmetic.spec import ARITHMETIC
     from grpo.envs.code.spec import CODE
     from grpo.envs.countdown.spec import COUNTDOWN
@@ -55,7 +54,6 @@ def grpo_envs() -> list[EnvSpec]:
 
 @hookimpl
 def grpo_samplers() -> list[SamplerSpec]:
-    """Returns the built-in samplers."""
     from grpo.envs.samplers.curriculum import curriculum
 
     return [curriculum]

@@ -23,7 +23,8 @@ def imported(module: str, extra: str, wanted: str) -> Any:
 
 
 def named_module(place: str, spec: str, file_spec: str) -> ModuleType:
-    """Imports a module, or executes a Python file; PluginNotFound without one, UsageError where the file raises."""
+    """Imports a module, or executes a Python file. Raises PluginNotFound if there is none; UsageError if the file
+    raises."""
     if place.endswith(".py"):
         from pathlib import Path
 

@@ -19,9 +19,9 @@ def member_spec(
     taken: Iterable[str] = (),
     **fields: Any,
 ) -> EnvSpec:
-    """Returns the spec of a member, with the options of its family and `inner` ones of its own, with their defaults.
+    """Returns the spec of a member of a family; `fields`: further fields of the spec.
 
-    `taken`: names that are no options of its own, beside those of the family. `fields`: further fields of the spec.
+    `inner`: options of its own, with defaults, after the family's. `taken`: names that cannot be such options.
     """
     names = {*(option.name for option in family.options), *RESERVED_OPTIONS, *taken}
     own = (Option(name, Any, default) for name, default in inner if name not in names)

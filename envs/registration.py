@@ -1,9 +1,8 @@
 """Registers environments with gymnasium without importing gymnasium.
 
-Gymnasium knows an id only after `gymnasium.register`, and importing it costs a third of a second. So a finder stands
-first in `sys.meta_path` and answers for the one name `gymnasium`: it asks the finders behind it for the real module
-spec, and has that spec's loader make the registrations as soon as it has run the module. The finder stays installed,
-since a module may be imported again. An id that is already registered is left alone.
+Importing it costs a third of a second. So a finder stands first in `sys.meta_path` and answers for the one name
+`gymnasium`: it asks the finders behind it for the real module spec, and has that spec's loader make the registrations
+once the module has run. The finder stays, since a module may be imported again; an id that is registered is left alone.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _entry_points: dict[str, str] = {}
 def register_when_imported(env_id: str, *, entry_point: str) -> None:
     """Registers an environment now if gymnasium is imported, else when it is.
 
-    `env_id`: the id for `gymnasium.make`, for example "grpo/gsm8k-v1". `entry_point`: "module:factory"; the module is
-    imported when an environment is made.
+    `env_id`: the id for `gymnasium.make`, for example "grpo/gsm8k-v1". `entry_point`: "module:factory", imported when
+    an environment is made.
     """
     _entry_points[env_id] = entry_point
     if _TARGET in sys.modules:
@@ -39,8 +38,6 @@ def _register_all() -> None:
 
 
 class _GymnasiumFinder:
-    """Finds gymnasium where it would be found anyway, and adds our registrations to the end of its import."""
-
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

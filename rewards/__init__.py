@@ -1,7 +1,6 @@
 """Offers the built-in rewards, verifiers, sandboxes and sessions to the host.
 
-The specs are imported when a hook asks for them: at the top, `length` and `format` the rewards would hide the modules
-of the same names.
+Specs are imported inside the hooks: at the top, `length` and `format` the rewards would hide these modules.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ grpo_contract = CONTRACT
 
 @hookimpl
 def grpo_rewards() -> list[RewardSpec]:
-    """Returns the built-in rewards."""
     from grpo.rewards.code.spec import passing
     from grpo.rewards.email import parts as email_parts
     from grpo.rewards.email.rubric import email
@@ -42,7 +40,6 @@ def grpo_rewards() -> list[RewardSpec]:
 
 @hookimpl
 def grpo_verifiers() -> list[VerifierSpec]:
-    """Returns the built-in verifiers."""
     from grpo.rewards.code.spec import code
     from grpo.rewards.environment import success
     from grpo.rewards.gsm8k.verifier import gsm8k
@@ -55,7 +52,6 @@ def grpo_verifiers() -> list[VerifierSpec]:
 
 @hookimpl
 def grpo_sandboxes() -> list[SandboxSpec]:
-    """Returns the built-in sandboxes."""
     from grpo.rewards.sandbox.spec import docker, local
 
     return [local, docker]
@@ -63,7 +59,6 @@ def grpo_sandboxes() -> list[SandboxSpec]:
 
 @hookimpl
 def grpo_sessions() -> list[SessionSpec]:
-    """Returns the built-in sessions."""
     from grpo.rewards.session.spec import docker, local
 
     return [local, docker]

@@ -22,9 +22,8 @@ _OPENING = lazy_pattern(r"<(answer|solution)\b[^<>\n]{0,80}>|\\(?:f?boxed|f(?:ra
 def text_answer(completion: str) -> str | None:
     """Returns the last explicit answer (`<answer>`, `<SOLUTION>` or `\\boxed{}`, closed or not), stripped.
 
-    What follows the reasoning is read; the reasoning itself only when nothing follows it. Without an explicit form the
-    last line that is not blank is returned, and None when there is none. Of very long texts the last 200,000
-    characters are read.
+    The reasoning itself is read only when nothing follows it. Without an explicit form, returns the last line that is
+    not blank, or None. Only the last 200,000 characters are read.
     """
     explicit, text = _answer_and_text(completion)
     return explicit or text.rpartition("\n")[2].strip() or None
@@ -42,10 +41,7 @@ def answer_text(completion: str) -> str | None:
 
 
 def without_end_tokens(text: str) -> str:
-    """Returns a text without the tokens at its end that end a turn, such as `<|im_end|>`, where they were decoded.
-
-    The closing tag of an answer that lacks its ">" gets it, and one that is cut off is left out.
-    """
+    """Removes end-of-turn tokens such as `<|im_end|>` at the end; mends or drops a cut-off closing tag."""
     if text.endswith(">"):
         text = text[:-200] + _END_TOKENS.sub("", text[-200:])
     if "</" not in text:
@@ -64,30 +60,25 @@ def text_after_answer(completion: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Returns the beginning and the end of a text that has more than 200 characters, stripped, for messages."""
+    """Returns the beginning and the end of a text of more than 200 characters, stripped, for messages."""
     text = text.strip()
     return text if len(text) <= 200 else text[:100] + " ... " + text[-95:]
 
 
 def _answer_and_text(completion: str) -> tuple[str | None, str]:
-    """Returns the last explicit answer, if there is one; and the text without its reasoning, if it is more than that.
-
-    Both are empty where a block or box without content ends the text.
-    """
+    """The last explicit answer, and the text after the reasoning; both empty if it ends in an empty block or box."""
     part = _part(completion)
     explicit = _explicit(part)
     return explicit, "" if explicit is None and _EMPTY.search(part) else part
 
 
 def _part(completion: str) -> str:
-    """Returns what follows the reasoning, else the reasoning."""
     text = without_end_tokens(visible(completion.strip()[-_READ:]).strip())
     split = reasoning_end(text)
     return text[split:].strip() or text[:split].strip()
 
 
 def _explicit(text: str) -> str | None:
-    """Returns what the last opening that something follows opens."""
     end = len(text)
     for mark in reversed(list(_OPENING.finditer(text))):
         inside = text[mark.end() : end]

@@ -62,7 +62,7 @@ def text_match(completion: str, answer: str | list[str], *, measure: Literal["ex
 
 
 def _readings(completion: str, measure: str) -> tuple[str, ...]:
-    """Returns what may be the answer: the explicit one, what stands behind a cue, or the last line and all of the text.
+    """The explicit answer, what stands behind a cue, or the last line and all of the text.
 
     Exactly the gold is all of a text also behind a cue ("the answer is 42"), or what its last sentence names.
     """

@@ -24,8 +24,8 @@ def normal(text: str) -> str:
     """Returns a text in lower case, without punctuation and articles, its words parted by single blanks.
 
     This is the normalisation of the SQuAD metric (Rajpurkar et al., https://arxiv.org/abs/1606.05250), after Unicode's
-    NFKC, which makes full-width letters plain, and without characters that have no width. A minus sign or a decimal
-    point inside a number is kept, and so is an A that is all there is: it is a choice and no article.
+    NFKC (full-width letters become plain), without zero-width characters. It keeps a minus sign or decimal point inside
+    a number, and an A that is all there is: a choice and no article.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(INVISIBLE))
@@ -34,10 +34,7 @@ def normal(text: str) -> str:
 
 
 def says(text: str, gold: str) -> bool:
-    """Returns whether words are the same, or the text begins "Yes, ..." for the gold yes (no, true, false).
-
-    Such a text must not also hold the opposite or an "or".
-    """
+    """Returns whether words are the same, or begin "Yes, ..." for the gold yes, without its opposite or an "or"."""
     if not is_stated(text, gold):
         return False
     words, wanted = (_ORDINAL.sub(lambda match: _ORDINALS[int(match[1]) - 1], normal(part)) for part in (text, gold))

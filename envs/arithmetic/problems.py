@@ -12,8 +12,7 @@ LEVELS = (1, 2, 3, 4, 5)
 def draw_problem(draws: Draws, level: int) -> dict[str, Any]:
     """Returns a row with `question`, `answer`, `solution` (a line for each step, then `#### 12`) and `level`.
 
-    Levels: 1 adds digits; 2 adds or takes away up to 99; 3 multiplies up to 12, or adds up to 999; 4 has two steps;
-    5 has three and brackets. No result is negative.
+    No result is negative. `Arithmetic` describes the levels.
     """
     text, steps = _LEVELS[level](draws)
     answer = steps[-1].rpartition(" ")[2]

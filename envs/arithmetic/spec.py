@@ -55,8 +55,7 @@ class Arithmetic:
     def rows(self, split: str) -> list[dict[str, Any]]:
         """Returns the rows of a split, each with the columns `question`, `answer`, `solution` and `level`.
 
-        The test split is mixed whatever the schedule, so that its first rows are a fair sample. Raises OptionError: an
-        option has a value that cannot be used; DatasetError: another split.
+        The test split is always mixed, so that its first rows are a fair sample. Raises OptionError, DatasetError.
         """
         from grpo.envs.arithmetic.problems import LEVELS, draw_problem
         from grpo.envs.datasets.generated import generated_split

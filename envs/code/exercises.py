@@ -1,7 +1,6 @@
 """Generates programming exercises that one expression solves, for a policy that has never seen a program.
 
-Rows have the form of MBPP: a question, a solution and assertions. Names, wording and constants vary with a seed; what
-an exercise asks for is always said in full.
+Rows have the form of MBPP. Names, wording and constants vary with a seed; every task is stated in full.
 """
 
 from __future__ import annotations
@@ -22,11 +21,8 @@ _WORDS = ("red", "sun", "map", "tree", "note", "lamp", "river", "stone", "green"
 class _Family:
     """A kind of exercise.
 
-    Attributes:
-        what: its wording; `{a}` is the argument and `{k}` a constant.
-        solution: the expression that solves it.
-        argument: the kind of the argument.
-        lowest, highest: the constants.
+    `what`: its wording; `{a}` is the argument and `{k}` a constant. `solution`: the expression that solves it.
+    `argument`: the kind of the argument. `lowest`, `highest`: the constants.
     """
 
     what: str
@@ -92,7 +88,6 @@ def _exercise(rng: random.Random, family: _Family, number: int, argument: str) -
 
 
 def _value(rng: random.Random, kind: str, number: int) -> object:
-    """Returns an argument, near the constant as often as not."""
     if kind == "number":
         return rng.choice((rng.randint(-50, 100), number + rng.randint(-2, 2)))
     if kind == "text":

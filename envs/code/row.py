@@ -1,7 +1,7 @@
 """Reads a row of programming tasks: its question, the columns for rewards and a worked answer.
 
 Known by their columns: HumanEval (`prompt` and `entry_point`), MBPP (`text` or `prompt`, `test_list`), rows with
-`tests` and rows with `inputs` and `outputs`. Tests are looked for here and judged by the reward.
+`tests` and rows with `inputs` and `outputs`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,9 @@ _TESTS = ("tests", "test", "test_list")
 def read_code_row(row: object, where: str, *, question: str = "", system: str = "", shown: int = 1) -> Asked:
     """Returns what the episode of a row shows.
 
-    Args:
-        row, where: the row, and its place for messages.
-        question: the column with the task; "" for the first that there is of those that data sets use.
-        system: the system message.
-        shown: how many of the row's assertions the question shows, as MBPP's do not say what the function is called.
-
-    Raises:
-        DatasetError: no such column, no text in it, or no tests.
+    `where`: the row's place, for messages. `question`: the column with the task; "" for the first known name. `system`:
+    the system message. `shown`: how many of the row's assertions the question shows, as MBPP's do not say what the
+    function is called. Raises DatasetError: no such column, no text in it, or no tests.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row is an object with columns, found a {type(row).__name__}.")
@@ -49,7 +44,6 @@ def read_code_row(row: object, where: str, *, question: str = "", system: str = 
 
 
 def _question(text: str, row: Mapping[str, Any], shown: int) -> str:
-    """Returns the task as the policy reads it."""
     if _is_code(text, row):
         return f"Complete this Python program:\n```python\n{text.rstrip()}\n```"
     tests = row.get("test_list")
@@ -60,7 +54,6 @@ def _question(text: str, row: Mapping[str, Any], shown: int) -> str:
 
 
 def _demonstration(text: str, row: Mapping[str, Any]) -> str:
-    """Returns the row's own solution as a completion, or "" when it has none."""
     solution = next((row[name] for name in _SOLUTIONS if isinstance(row.get(name), str) and row[name].strip()), "")
     if not solution:
         return ""

@@ -1,8 +1,4 @@
-"""Provides the environment `code`: programming tasks whose answer is a program that passes the row's tests.
-
-Rows are embedded ones, a local file's, or the hub's, and each is checked. Programs are run by the reward, never here.
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides the environment `code`: programming tasks whose answer is a program that passes the row's tests."""
 
 from __future__ import annotations
 
@@ -62,11 +58,7 @@ class Code:
     data_seed: int = 0
 
     def env(self) -> gymnasium.Env[Any, Any]:
-        """Returns an environment of one turn; without a row, `reset` picks one of the train split.
-
-        Raises:
-            OptionError: an option has a value that cannot be used.
-        """
+        """Returns an environment of one turn; without a row, `reset` picks a train row. Raises OptionError."""
         from grpo.envs.code.row import read_code_row
         from grpo.envs.text.single_turn import OneTurnEnv
 
@@ -80,14 +72,7 @@ class Code:
         return OneTurnEnv(ask, partial(self.rows, "train"))
 
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
-        """Returns the checked rows of a split, with their columns as they are.
-
-        Every row is read and checked, so a bad one shows before any model loads.
-
-        Raises:
-            OptionError: an option has a value that cannot be used.
-            DatasetError: the dataset, or one of its rows (named by file and line), cannot be used.
-        """
+        """Returns the checked rows of a split, with their columns as they are. Raises OptionError, DatasetError."""
         from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
         from grpo.envs.datasets.stored import checked_rows
 
@@ -116,9 +101,7 @@ class Code:
 def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
     """Returns embedded tasks with their places; every fifth is held out for the test split.
 
-    Raises:
-        OptionError: the size or the seed is too small, or there are not so many exercises.
-        DatasetError: another split.
+    Raises OptionError for too small a size or seed, or too few exercises; DatasetError for another split.
     """
     import json
 

@@ -50,7 +50,6 @@ def question_of(numbers: Sequence[int], target: int) -> str:
 
 
 def read_puzzle(row: object, where: str) -> dict[str, Any]:
-    """Checks a row of a file or the hub; `nums` is read as `numbers`."""
     if not isinstance(row, Mapping):
         raise DatasetError(
             f"{where}: a row has the columns numbers and target; this is {with_article(type(row).__name__)}."

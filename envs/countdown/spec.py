@@ -66,9 +66,7 @@ class Countdown:
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split, each with the columns `question`, `numbers` and `target`.
 
-        Embedded ones have `answer` (an expression) and `solution` (its steps) too. Raises OptionError: an option has a
-        value that cannot be used; DatasetError: the dataset, or one of its rows (named by file and line), cannot be
-        used.
+        Embedded ones also have `answer` (an expression) and `solution` (its steps). Raises OptionError, DatasetError.
         """
         from grpo.envs.countdown.puzzles import draw_puzzle, read_puzzle
         from grpo.envs.datasets.generated import generated_split

@@ -1,4 +1,1 @@
-"""Reads rows from files, folders and the hub, or makes them from a seed.
-
-One module for each source of rows.
-"""
+"""Reads rows from files, folders and the hub, or makes them from a seed."""

@@ -21,10 +21,7 @@ def refuse_size(size: int, name: str) -> None:
 
 
 def checked_text(given: object, what: str, *, empty: bool = False, wanted: str = "text") -> str:
-    """Returns a text that a tokenizer can read.
-
-    `empty`: whether it may hold nothing. `wanted`: what it may be. Raises DatasetError if it is none.
-    """
+    """Returns text that a tokenizer can read, blank only if `empty`; else raises DatasetError, which says `wanted`."""
     if not isinstance(given, str):
         raise DatasetError(f"{what} must be {wanted}, found {kind(given)}.")
     if not empty and not given.strip():

@@ -1,7 +1,6 @@
 """Makes random choices that a seed fixes for good.
 
-Only `Random.random` is drawn from, the one method whose sequence Python promises to keep, so that a seed means the same
-rows with every version of Python.
+Only `Random.random` is drawn from: the one method whose sequence Python promises to keep across versions.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class Draws:
         return low + int(self._random() * (high - low + 1))
 
     def chance(self, share: float) -> bool:
-        """Returns True in so large a share of all cases."""
+        """Returns True with probability `share`."""
         return self._random() < share
 
     def pick(self, values: Sequence[T]) -> T:

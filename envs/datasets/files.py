@@ -55,10 +55,8 @@ def read_files(paths: Sequence[Path]) -> StoredRows:
 
 
 def open_file(path: Path) -> Store:
-    """Opens one file of rows.
-
-    Raises DatasetError: it is missing, of an unknown kind, or broken (with the line or row); OSError.
-    """
+    """Opens one file of rows. Raises DatasetError (missing, of an unknown kind, or broken, with the line or row);
+    OSError."""
     if not path.is_file():
         raise DatasetError(
             f"no file {path}. Give a .jsonl, .json, .csv, .parquet or .arrow file, a folder with train and test, or a "
@@ -95,7 +93,7 @@ def _opened(path: Path, state: tuple[int, ...]) -> Store:
 
 
 def _rows_of_lines(lines: JsonLines, path: Path) -> JsonLines:
-    """Returns the rows of a file. Raises DatasetError: its only line is broken, or a list of rows."""
+    """Raises DatasetError if the only line is broken, or is a list of rows."""
     if len(lines) == 1 and isinstance(next(lines.scan(0, 1)), list):
         raise DatasetError(
             f"{path}: its only line is a list. Write each row as one JSON object on a line of its own, or name the "
@@ -105,7 +103,6 @@ def _rows_of_lines(lines: JsonLines, path: Path) -> JsonLines:
 
 
 def _has_json_lines(path: Path) -> bool:
-    """Returns whether the first line of a file is an object, and others follow it."""
     with opened(path) as file:
         if not file.read(_HEAD).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
             return False  # a list may be one long line
@@ -121,7 +118,7 @@ def _has_json_lines(path: Path) -> bool:
 
 
 def some(rows: T, where: str) -> T:
-    """Returns the rows. Raises DatasetError: there are none."""
+    """Returns the rows; raises DatasetError if there are none."""
     if not rows:
         raise DatasetError(f"{where}: no rows. Give a dataset with at least one row.")
     return rows

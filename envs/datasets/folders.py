@@ -1,7 +1,7 @@
 """Finds the rows of a split in a file or a folder.
 
-A folder has a file for each split, or the library `datasets` knows which files are which split: what `save_to_disk`
-wrote, and clones of hub repositories. Nothing is copied into its cache.
+A folder has a file for each split, or the library `datasets` knows its splits (`save_to_disk`, clones of hub
+repositories). Nothing is copied into its cache.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ def read_split(path: Path, split: str, subset: str | None = None) -> StoredRows:
     """Returns the rows of a split with their places.
 
     A folder has one file per split, `train.jsonl` or `train.parquet` (or numbered, `train-00000-of-00002.parquet`), or
-    is what `save_to_disk` wrote, or a clone of a repository of the hub. A single file, and a folder without `test`, is
-    divided by `held_out`. `subset`: the configuration of a clone; None for its only one. Raises DatasetError: no such
-    file, an unknown kind of file, a broken line, an empty split, an unknown split.
+    is what `save_to_disk` wrote, or a clone of a hub repository. A single file, and a folder without `test`, is divided
+    by `held_out`. `subset`: the configuration of a clone; None for its only one. Raises DatasetError.
     """
     try:
         return _read_split(path, split, subset)
@@ -49,10 +48,8 @@ def _read_split(path: Path, split: str, subset: str | None) -> StoredRows:
 def _chosen(
     split: str, splits: Mapping[str, S], read: Callable[[S], StoredRows], where: str, train: str = "train"
 ) -> StoredRows:
-    """Returns the rows of a split, of those that a folder or a data set has; without `test`, `train` is divided.
-
-    A split without anything to read is not there. `train`: the name of the split that stands for it.
-    """
+    """Reads a split; `train` names the split that is divided if there is no `test`. A split without rows does not
+    count."""
     if split in splits and splits[split] and (split == "test" or splits.get("test")):
         return some(read(splits[split]), f"{where} ({split})")
     if split not in ("train", "test") or not splits.get(train):
@@ -102,7 +99,7 @@ def _read_clone(path: Path, split: str, subset: str | None) -> StoredRows:
 
 
 def _only(splits: dict[str, Any]) -> str:
-    """Returns the name of the split to train on: the only one, unless it is for testing, or else `train`."""
+    """The split to train on: the only one, unless it is for testing, or else `train`."""
     return next(iter(splits)) if len(splits) == 1 and "test" not in splits else "train"
 
 

@@ -1,7 +1,7 @@
 """Makes the rows of one split from a function that draws a row.
 
-A row belongs to the test split when the checksum of its question says so, which is true of one question in ten. So no
-question is in both splits, whatever the seeds and sizes, and none of the two needs to be made to make the other.
+A checksum of its question assigns one row in ten to the test split. So no question is in both splits, whatever the
+seeds and sizes, and each is made without the other.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ def generated_split(
 ) -> list[Placed]:
     """Returns `size` rows of a split with their places; a question may come again where there are few.
 
-    `draw` makes a row, which has a column `question`; it is told how far down the split the row stands, from 0 to below
-    1. Raises OptionError for a size or a seed that cannot be; DatasetError: another split, or the options leave too few
-    different questions for both splits.
+    `draw` makes a row with a column `question`, and gets the row's position in the split, from 0 to below 1. Raises
+    OptionError for a bad size or seed; DatasetError for another split, or too few different questions for both.
     """
     refuse_size(size, name)
     if seed < 0:

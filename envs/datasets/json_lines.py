@@ -1,8 +1,7 @@
 """Reads JSON lines by where each begins in its file, so that only that is kept in memory.
 
-A row is read as it was written, whatever the types of its columns: two lines need not agree. What is not stored as
-JSON lines (a table of texts, a list of objects, a compressed file) becomes a temporary file of them, which has no name
-and is gone with the process.
+Two lines need not agree in their columns or types. What is not stored as JSON lines (a table of texts, a list of
+objects, a compressed file) becomes a temporary file of them, without a name, that is gone with the process.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ _MARK = b"\xef\xbb\xbf"  # of UTF-8, before the first line
 class JsonLines:
     """The rows of an open file, whose descriptor is copied, so that it may be closed.
 
-    For messages: `path`, the file that they are from; `unit`, what a row is there, "line" or "row"; `numbers`, those of
-    the rows there, by default of the lines.
+    For messages: `path`, the original file; `unit`, "line" or "row"; `numbers` of the rows there, by default of lines.
     """
 
     def __init__(self, file: IO[bytes], path: Path, unit: str = "line", numbers: array[int] | None = None) -> None:
@@ -46,10 +44,7 @@ class JsonLines:
         return f"{self._path}, {self._unit} {self._numbers[index]}"
 
     def scan(self, first: int, last: int) -> Iterator[Any]:
-        """Reads rows from `first` to before `last`, block by block.
-
-        Raises DatasetError: one is no JSON, or the file is not the one that it was.
-        """
+        """Reads rows `first` to before `last`, block by block. Raises DatasetError: no JSON, or the file changed."""
         while first < last:
             self._refuse_changed()
             base, until = self._starts[first], first + 1
@@ -94,7 +89,7 @@ class JsonLines:
 
 
 def spooled(rows: Iterable[tuple[int, Any]], path: Path, unit: str) -> JsonLines:
-    """Writes rows, numbered as in the file that they are from, to a temporary file and returns them."""
+    """Writes rows, with their numbers in the original file, to a temporary file."""
     numbers = array("q")
     with tempfile.TemporaryFile() as file:
         for number, row in rows:
@@ -105,7 +100,7 @@ def spooled(rows: Iterable[tuple[int, Any]], path: Path, unit: str) -> JsonLines
 
 
 def _index(file: int) -> tuple[array[int], array[int], array[int]]:
-    """Returns where the lines of a file begin and end, and their numbers from 1; blank lines have none."""
+    """Where lines begin and end, and their numbers from 1; blank lines have none."""
     starts, ends, numbers = array("q"), array("q"), array("q")
     os.lseek(file, 0, os.SEEK_SET)
     with open(file, "rb", closefd=False) as lines:

@@ -15,11 +15,7 @@ _USED_BY = {"subset": "local hub", "level": "embedded", "size": "embedded", "dat
 
 
 def read_number_problems(split: str, options: Sequence[Option], given: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
-    """Returns the checked rows of a split, each with the columns `question`, `answer` and `solution`.
-
-    Raises OptionError: an option has a value that cannot be used; DatasetError: the dataset, or one of its rows (named
-    by file and line), cannot be used.
-    """
+    """Returns checked rows with `question`, `answer` and `solution`. Raises OptionError, DatasetError."""
     from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
     from grpo.envs.datasets.stored import checked_rows
     from grpo.envs.datasets.word_problems import read_embedded

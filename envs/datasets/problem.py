@@ -1,6 +1,6 @@
 """Reads and checks a dataset row as a problem with a known number as its answer.
 
-A row that cannot be used raises `DatasetError` with its place. Reading a row that was already read changes nothing.
+Reading a row that was already read changes nothing.
 """
 
 from __future__ import annotations
@@ -56,17 +56,10 @@ def bare_number(text: str) -> str | None:
 
 
 def read_problem(row: object, where: str, *, question: str = "question", answer: str = "answer") -> Problem:
-    """Checks one row.
+    """Checks one row; raises DatasetError with its place `where`, such as "rows.jsonl, line 3".
 
-    The answer column holds a worked text that ends in `#### 72`, or the number alone (as text or as a number). In
-    the second case a column `solution`, where there is one, is the worked text.
-
-    Args:
-        where: the place to name in errors, such as "rows.jsonl, line 3".
-
-    Raises:
-        DatasetError: not a mapping, a missing column, a wrong type, an empty or unencodable question, a gold answer
-            that is not a number.
+    The answer column holds a worked text that ends in `#### 72`, or the number alone (text or number); then a column
+    `solution`, if any, is the worked text.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(

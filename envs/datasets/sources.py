@@ -24,10 +24,7 @@ _DEFAULT_SUBSETS = {"openai/gsm8k": "main", "google-research-datasets/mbpp": "fu
 
 
 def dataset_kind(dataset: str) -> DatasetKind:
-    """Tells where a dataset is: what exists here, or is written like a path, is local; "owner/name" is a hub id.
-
-    Raises DatasetError: none of these, or a path that cannot be looked at.
-    """
+    """Tells "owner/name" of the hub from a local path, which exists or looks like one. Raises DatasetError: neither."""
     if dataset == "embedded":
         return "embedded"
     try:
@@ -58,21 +55,17 @@ def refuse_unused(
 
 
 def read_placed(dataset: str, subset: str | None, split: str, kind: DatasetKind) -> StoredRows:
-    """Returns the rows of a split of a local or a hub dataset, with their places.
-
-    Raises DatasetError: it cannot be read.
-    """
+    """Returns the rows of a split of a local or a hub dataset, with their places. Raises DatasetError."""
     if kind == "local":
         return read_split(Path(dataset).expanduser(), split, subset)
     return read_hub(dataset, subset, split)
 
 
 def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
-    """Returns the rows of a split with their places.
+    """Returns the rows of a split with their places; without a split `test`, `held_out` divides the dataset.
 
-    A dataset without a split `test` is divided by `held_out`, as a local file is. `subset`: None for the only one
-    ("main" of openai/gsm8k, "full" of MBPP). Raises DatasetError: the hub cannot be reached, or has no such dataset,
-    subset or split, or the split is empty.
+    `subset`: None for the only one ("main" of openai/gsm8k, "full" of MBPP). Raises DatasetError: the hub cannot be
+    reached, or has no such dataset, subset or split, or the split is empty.
     """
     import datasets
 
@@ -96,7 +89,6 @@ def read_hub(name: str, subset: str | None, split: str) -> StoredRows:
 
 
 def _explain(name: str, error: Exception) -> str:
-    """Returns one line on why a dataset of the hub cannot be loaded, and what to do."""
     if isinstance(error, NotReached):
         return f"the hub's dataset '{name}' cannot be loaded: {error} {_OFFLINE}"
     first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

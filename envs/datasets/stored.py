@@ -1,7 +1,6 @@
 """Reads rows from disk when they are asked for, in one sequence over several files.
 
-A million rows then cost the index of where each begins. A pass over all of them, as checks make it, reads block by
-block. What has been read is not kept.
+Memory holds only the index of where each row begins; what has been read is not kept.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Store(Protocol):
     """The rows of one file."""
 
     def __len__(self) -> int:
-        """Returns how many there are."""
+        """Returns the number of rows."""
 
     def place(self, index: int) -> str:
         """Returns where a row was written, such as "rows.jsonl, line 3"."""
@@ -99,10 +98,10 @@ class StoredRows(Sequence[Placed]):
 
 
 class ReadRows(Sequence[dict[str, Any]]):
-    """The rows of a split as rewards read them, each made when it is asked for, by `read`, of a row and its place.
+    """The rows of a split as rewards read them, each made by `read` from a row and its place when it is asked for.
 
-    `sizes`: characters of the prompt of each row. `asked`: the same number in this process for rows that ask the same.
-    `kinds`: numbers of rows that between them have every set of columns.
+    `sizes`: characters of each row's prompt. `asked`: equal for rows that ask the same, in this process. `kinds`:
+    numbers of rows that between them have every set of columns.
     """
 
     def __init__(
@@ -151,10 +150,7 @@ def checked_rows(
     read: Callable[[Any, str], dict[str, Any]],
     asks: Callable[[dict[str, Any]], str] = itemgetter("question"),
 ) -> ReadRows:
-    """Reads every row once, in which `read` refuses those that cannot be used, and returns them as they stay on disk.
-
-    `asks` returns what a row asks, as text.
-    """
+    """Has `read` check every row once; returns rows that stay on disk. `asks`: returns a row's question."""
     sizes, asked, kinds = array("q"), array("q"), dict[tuple[str, ...], int]()
     for index, (where, row) in enumerate(placed):
         made = read(row, where)

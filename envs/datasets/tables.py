@@ -1,8 +1,7 @@
 """Reads rows of Arrow tables, which stay mapped from disk: Arrow files, Parquet, data sets of the library `datasets`.
 
-Parquet is compressed and cannot be read row by row, so it becomes a temporary Arrow file, which has no name and is gone
-with the process. A table fills up what the objects of a column lack with null; in chat messages, where a template would
-show it, that is taken out again.
+Parquet cannot be read row by row, so it becomes a temporary Arrow file, without a name, that is gone with the process.
+A table adds nulls to objects for keys that they lack; these are removed from chat messages, where templates show them.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ _SPEAKERS = ("role", "from")
 
 
 class TableRows:
-    """The rows of a `.parquet` or `.arrow` file.
-
-    Raises DatasetError: it is damaged; OSError: the system refuses to read it.
-    """
+    """The rows of a `.parquet` or `.arrow` file. Raises DatasetError if it is damaged; OSError if it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -122,7 +118,7 @@ def _filled(value: Any) -> Any:
 
 
 def _refuse_pointer(path: Path) -> None:
-    """Refuses what stands in a clone in the place of a large file that was not fetched."""
+    """Refuses a pointer of Git LFS: what a clone has instead of a large file that was not fetched."""
     with path.open("rb") as file:
         if file.read(40).startswith(b"version https://git-lfs"):
             raise DatasetError(f"{path} is a pointer of git-lfs and no data. Fetch the files: git lfs pull")
@@ -142,7 +138,6 @@ def _arrow(path: Path) -> Generator[Any]:
 
 
 def _parquet(path: Path) -> Generator[Any]:
-    """Yields the batches of a temporary copy that is not compressed."""
     import pyarrow
     import pyarrow.parquet
 

@@ -28,7 +28,7 @@ def opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
 def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yields the number of a line and its fields by the names in the first line; DatasetError for no table of texts.
 
-    Another delimiter than the one that its name promises counts where it divides the first lines better.
+    A delimiter that divides the first lines better than the file name's own wins.
     """
     try:
         with _long_fields(), opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
@@ -57,10 +57,7 @@ def read_csv(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]
 
 
 def read_json_list(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yields the elements of a file that is one list, with their numbers from 1.
-
-    Raises DatasetError: it is no such file.
-    """
+    """Yields the elements of a file that is one list, with their numbers from 1. Raises DatasetError: no such file."""
     try:
         with opened(path) as file:
             values = json.loads(file.read())
@@ -81,7 +78,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def _delimiter(file: IO[str], named: str) -> str:
-    """Returns what divides a table: with what the second line has as many fields as the first, and most of them."""
+    """The delimiter with which the second line has as many fields as the first, and the most of them."""
     lines = [file.readline(), file.readline()]
 
     def fields(delimiter: str) -> tuple[bool, int]:

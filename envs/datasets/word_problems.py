@@ -1,8 +1,8 @@
 """Generates GSM8K-style word problems from a seed: rows with a `question` and a worked `answer`.
 
-A problem is a chain: an opening sentence gives a first number, every further sentence applies one operation to the
-number so far, and the last one asks for the result. The worked answer has one line per step, each with its
-calculator annotation (`3*4=<<3*4=12>>12`), and ends with `#### 12`, exactly as in GSM8K.
+A problem is a chain: an opening sentence gives a number, each further one applies an operation, and the last asks for
+the result. The worked answer has one line per step, with its calculator annotation (`3*4=<<3*4=12>>12`), and ends with
+`#### 12`, exactly as in GSM8K.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_ROUNDS = 20  # in search of questions that the train split lacks
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """How long the problems are and how large their numbers; ranges include both ends."""
+    """The length of the problems and the size of their numbers; ranges include both ends."""
 
     steps: tuple[int, int]
     start: tuple[int, int]
@@ -45,10 +45,7 @@ LEVELS = tuple(_LEVELS)
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One sentence of a problem: its operation on the number so far, its text, and the line that works it out.
-
-    `{v}` is the number so far, `{n}` the operand, `{sum}` or `{dollars}` the annotated calculation.
-    """
+    """One sentence of a problem; `{v}`: the number so far, `{n}`: the operand, `{sum}`/`{dollars}`: the calculation."""
 
     op: str
     text: str
@@ -120,7 +117,7 @@ def _problem(draws: Draws, level: _Level) -> dict[str, str]:
 
 
 def _chain(draws: Draws, level: _Level, steps: int) -> dict[str, str] | None:
-    """Returns a problem of `steps` steps, or None when the numbers drawn leave no way on."""
+    """None when the numbers drawn leave no next step."""
     world = draws.pick(_worlds())
     words = _cast(draws)
     value = draws.whole(*level.start)
@@ -146,7 +143,7 @@ def _chain(draws: Draws, level: _Level, steps: int) -> dict[str, str] | None:
 
 
 def _operand(draws: Draws, level: _Level, form: _Form, value: int) -> int | None:
-    """Returns a second number for `form` that keeps the result whole, at least 2 and within the level."""
+    """A second number that keeps the result whole, at least 2 and within the level."""
     low, high = level.added if form.op in "+-" else level.factor
     fitting = [n for n in range(low, high + 1) if _fits(form.op, value, n, level.highest)]
     return draws.pick(fitting) if fitting else None
@@ -171,7 +168,7 @@ def _calculate(op: str, left: int, right: int) -> int:
 
 
 def _cast(draws: Draws) -> dict[str, str]:
-    """Returns the words of one problem: two different people, an object, a movement."""
+    """Two different people, an object, a movement."""
     name, (they_capital, they, them) = draws.pick(_PEOPLE)
     friend = draws.pick([person for person, _ in _PEOPLE if person != name])
     go, goes, units = draws.pick(_MOVES)
@@ -180,10 +177,9 @@ def _cast(draws: Draws) -> dict[str, str]:
 
 
 def read_embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:
-    """Returns the rows of a split with their places; `seed` is of the train split, and the test split has one of it.
+    """Returns the rows of a split with their places; `seed` is the train split's, the test split has its own.
 
-    Raises OptionError for a size or a seed that cannot be; DatasetError: another split, or the level has too few
-    different questions for a test split of that size.
+    Raises OptionError for a bad size or seed; DatasetError for another split, or too few questions for the test split.
     """
     refuse_size(size, "the embedded rows")
     if seed < 0:

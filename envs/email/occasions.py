@@ -36,7 +36,6 @@ _SIGN_OFFS = ("Kind regards", "Best regards", "Best wishes", "Many thanks")
 
 @cache
 def _occasions() -> Sequence[Mapping[str, Any]]:
-    """Returns what e-mails are about: `task`, `text` and `keywords`."""
     occasions: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["occasions"]
     return occasions
 
@@ -70,7 +69,7 @@ def draw_occasion(draws: Draws) -> dict[str, Any]:
 
 
 def read_occasion(row: object, where: str, *, question: str = "question", ideal: bool = False) -> dict[str, Any]:
-    """Checks a row; columns that it lacks and the rubric `email` needs are null, so that these parts abstain."""
+    """Checks a row; missing columns of the rubric `email` become null, so that these parts abstain."""
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row is an object with columns, found {with_article(type(row).__name__)}.")
     name = question if question in row else "question"

@@ -53,11 +53,7 @@ class Email:
         return OneTurnEnv(ask, partial(self.rows, "train"))
 
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
-        """Returns the checked rows of a split.
-
-        Raises OptionError: an option has a value that cannot be used; DatasetError: the dataset, or one of its rows
-        (named by file and line), cannot be used.
-        """
+        """Returns the checked rows of a split. Raises OptionError, or DatasetError with file and line."""
         from grpo.envs.datasets.generated import generated_split
         from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
         from grpo.envs.datasets.stored import checked_rows

@@ -1,8 +1,8 @@
 """Answers grader requests inside a sandbox: requests on stdin, one line of JSON for each out.
 
 Theory of operation. The process was forked from one that had imported the library. The kernel ends it when a request
-has used its processor time (SIGPROF has no handler, so that code in C ends too). Whatever a grader raises is an answer.
-What a library prints goes nowhere. This module imports the standard library only.
+has used its processor time (SIGPROF has no handler, so that code in C ends too). What a grader raises is an answer;
+what a library prints is discarded. This module imports the standard library only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs grader jobs in processes with limits and an empty environment, where there is no sandbox.
 
-This is no wall: a program can read files and use the network, as any program of the user.
+This is no isolation: a program can read files and use the network.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LimitedProcess:
         )
 
     def run(self, job: Job) -> JobResult:
-        """Runs one job; its files, its profile and its peer are not known here. Raises PluginError."""
+        """Runs one job; its files, profile and peer are ignored. Raises PluginError."""
         number, channel = self._server.fork()
         printed, deadline = bytearray(), time.monotonic() + job.limits.wall_seconds
         with channel:

@@ -1,9 +1,8 @@
 """Sends requests of many threads to a library's graders in sandboxes.
 
-Theory of operation. Requests that come while others are graded go together in the next program of the sandbox. A
-request whose process fails is tried once more alone, after one that is known to work: where that one works and this one
-fails again, the text is the cause. Where nothing works it is a failure. A request that used up its processor time is
-not tried again.
+Theory of operation. Requests that arrive while others are graded go together into the sandbox's next program. A request
+whose process fails is tried once more alone, after one that is known to work: if only this one fails again, its text is
+the cause; if both fail, it is a failure. A request that used up its processor time is not tried again.
 """
 
 from __future__ import annotations
@@ -103,7 +102,6 @@ class Graders:
         return asked.reply.result()
 
     def _drain(self) -> None:
-        """Handles what waits, until nothing does."""
         while True:
             with self._lock:
                 batch = self._next()
@@ -136,7 +134,7 @@ class Graders:
             batch = batch[len(replies) + 1 :]
 
     def _decide(self, asked: _Asked, *, slow: bool) -> None:
-        """Settles a request without a value: is it the text, or the machine?"""
+        """Settles a request without a value: is the cause the text, or the machine?"""
         works = list(asked.works)
         replies, result = self._run(works if slow else [*works, asked.request])
         if not any("value" in reply for reply in replies[: len(works)]):
@@ -161,10 +159,7 @@ class Graders:
             asked.reply.set_result(Reply(None, f"the process of the grader ended: {_ending(result)}"))
 
     def _run(self, requests: Sequence[Any]) -> tuple[list[dict[str, Any]], JobResult]:
-        """Has requests handled in one process; returns the replies that came, and how it ended.
-
-        Raises TransientError if the sandbox failed, several times.
-        """
+        """The replies, and how the process ended. Raises TransientError if the sandbox failed several times."""
         cpu = self._seconds * len(requests) + 5
         limits = Limits(cpu, 3 * cpu + 10, self._memory, _OUTPUT)
         job = Job(self._program, pickle.dumps((self._seconds, requests), protocol=5), limits=limits)
@@ -179,12 +174,11 @@ class Graders:
 
 
 def _used_up(result: JobResult) -> bool:
-    """Returns whether a process was ended because a request used up its processor time."""
     return result.outcome == "time_cpu" or (result.outcome == "signalled" and result.signal == signal.SIGPROF)
 
 
 def _by_the_machine(result: JobResult) -> bool:
-    """Returns whether the text may have nothing to do with how a process ended."""
+    """Whether the process may have ended for reasons other than the text."""
     return result.outcome == "time_wall" or (result.outcome == "signalled" and result.signal in _BY_THE_MACHINE)
 
 

@@ -53,11 +53,10 @@ class Gsm8k:
         return QuestionEnv(self._template(), partial(self.rows, "train"), question=self.question, answer=self.answer)
 
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
-        """Returns the checked rows of a split, each with the columns `question`, `answer` and `solution`.
+        """Returns the rows of a split, each with the columns `question`, `answer` and `solution`, after all were
+        checked.
 
-        Every row is read and checked, so a bad one shows before any model loads. Raises OptionError: an option has a
-        value that cannot be used; DatasetError: the dataset, or one of its rows (named by file and line), cannot be
-        used.
+        Raises OptionError, or DatasetError if the dataset or one of its rows (named by file and line) cannot be used.
         """
         self._template()
         return read_number_problems(split, GSM8K.options, asdict(self))

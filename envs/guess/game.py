@@ -66,7 +66,7 @@ class NumberGame(TextEnv):
         return f"{hint} So it is from {self._fitting[0]} to {self._fitting[1]}." if self._reminds else hint
 
     def _lucky(self, number: int, luck: random.Random) -> list[str]:
-        """Returns the guesses of somebody who keeps to the hints, guesses anything that is left, and wins in time."""
+        """Guesses that keep to the hints, are otherwise random, and win in time."""
         for _ in range(_TRIES):
             low, high = self._range
             guesses: list[int] = []

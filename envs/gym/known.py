@@ -39,9 +39,8 @@ def known_environment(class_name: str) -> Known:
 def reached(goal: Goal | None, rewards: Sequence[float], *, ended: bool, cut: bool) -> bool | None:
     """Returns whether the goal was reached, None where that is unknown.
 
-    `goal`: what success is: "paid" (it terminates with a reward above 0), "ends" (it terminates), "lasts" (its own time
-    limit is reached), "unknown" (no episode says), or None where nobody has written it down. `cut`: the environment's
-    own limit did.
+    `goal`: "paid" (the episode terminates with a reward above 0), "ends" (it terminates), "lasts" (its own time limit
+    is reached), "unknown", or None where nobody has written it down. `cut`: the environment's own limit was reached.
     """
     if goal == "unknown":
         return None

@@ -90,10 +90,7 @@ def make(
 
 
 def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one environment.
-
-    Raises PluginNotFound: nobody has registered that id, or what it needs is not installed.
-    """
+    """Returns the spec of one environment. Raises PluginNotFound: an unknown id, or what it needs is not installed."""
     spec = _registered(member)
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     inner = (

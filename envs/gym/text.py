@@ -1,7 +1,7 @@
 """Writes observations of gymnasium environments as text.
 
 `ansi` has the environment draw itself and turns colours into brackets: a coloured background is `[x]`, a bright or bold
-letter `(x)`, any other coloured one `{x}`. `values` writes the observation down part by part.
+letter `(x)`, any other coloured one `{x}`. `values` writes the observation part by part.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNSEEN = ("unseen", "empty", "wall", "floor")
 
 
 def shortened(text: str, most: int = _MOST_TEXT) -> str:
-    """Returns a text with at most so many characters of it, and how many there were."""
+    """Returns at most `most` characters of a text, and how many there were."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"
 
 
@@ -69,7 +69,7 @@ def _number(value: Any) -> str:
 
 
 def _grid_text(image: Any) -> str:
-    """Lists what stands in minigrid's egocentric grid `[x, y, (object, colour, state)]`, the nearest first."""
+    """Lists minigrid's egocentric grid `[x, y, (object, colour, state)]`, the nearest first."""
     from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT
 
     width, height = image.shape[:2]

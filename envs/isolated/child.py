@@ -1,9 +1,9 @@
 """Serves environments in a child process: forks one process for each and answers calls over sockets.
 
 Theory of operation. A fresh interpreter calls a function of ours, which loads what all episodes share. Each environment
-is made in a fork of it, with a limit of memory and a socket of its own; a fork ends when its socket closes. Calls come
-as pickles of the run. Answers are JSON: what a policy's text may have got hold of is never unpickled. In the place of
-serving an environment, a fork can become a program with limits of its own, whose output the socket takes.
+is a fork of it, with a memory limit and a socket; it ends when its socket closes. Calls come as pickles of the run.
+Answers are JSON: what a policy's text may have got hold of is never unpickled. Instead of serving an environment, a
+fork can become a program with limits of its own, whose output the socket takes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,6 @@ def main(descriptor: int) -> None:
 
 
 def _play(descriptor: int, make: Callable[[], Any], memory: int) -> NoReturn:
-    """Makes an environment in a forked process and answers calls of it until its socket closes."""
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -126,7 +125,7 @@ def _limit(kind: int, most: int) -> None:
 
 
 def _called(env: Any, method: str, args: Any, options: Any) -> Any:
-    """Calls a method; of tools the schemas are told, and one is called by its name."""
+    """Calls a method; `tools` returns the schemas, and one tool is called by its name."""
     if method == "tools":
         return [tool.json_schema for tool in env.tools]
     if method == "call":
@@ -136,7 +135,7 @@ def _called(env: Any, method: str, args: Any, options: Any) -> Any:
 
 
 def _raised(error: BaseException) -> bytes:
-    """Returns the answer for what was raised, by the name of what filled the memory or the like, if that caused it."""
+    """Names a cause such as a full memory instead of the error that it led to."""
     chain: list[BaseException] = []
     while error not in chain:
         chain.append(error)

@@ -1,7 +1,7 @@
 """Plays an environment in a process of its own.
 
-One `ForkServer` for each taskset starts the process that loads it; each environment takes a fork of that. A fork that
-crashes, fills its memory or does not answer in time fails its own rollout and no other.
+One `ForkServer` per taskset starts the process that loads it; each environment takes a fork of that. A fork that
+crashes, fills its memory or does not answer in time fails only its own rollout.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class ForkServer:
     """The process that loads what the environments of one taskset share; safe in threads.
 
     `factory`: module and name of a function; with `options`, it returns a function that makes an environment.
-    `variables`: the environment variables that it gets beside the usual harmless ones, and `environment`: further ones.
-    `memory`: bytes of private memory of each environment's process.
+    `variables`: names of environment variables that it gets beside the usual harmless ones; `environment`: further ones
+    with values. `memory`: bytes of private memory of each environment's process.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ForkServer:
                 self._child.channel.sendall(ORDER.pack(KILL, number))
 
     def ending(self, number: int) -> int:
-        """Returns how a process ended that has closed its socket, as `os.waitstatus_to_exitcode` tells it."""
+        """Returns the exit code (`os.waitstatus_to_exitcode`) of a process that has closed its socket."""
         with self._lock:
             if self._child is None or self._child.gone():
                 return -signal.SIGKILL
@@ -196,7 +196,7 @@ class IsolatedEnv(TextEnv):
 
 
 def _computed(number: int) -> float:
-    """Returns the seconds of processor time that a process has used; 0 where that is unknown."""
+    """Seconds of processor time; 0 if unknown."""
     try:
         fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -42,8 +42,8 @@ class McpRows(Rows):
     def env(self) -> gymnasium.Env[Any, Any]:
         """Returns an environment of several turns with the server's tools.
 
-        Raises OptionError: no server can be read from the options; NotInstalled: its program is not on the PATH;
-        PluginNotFound: the package mcp is not installed.
+        Raises OptionError: the options name no server; NotInstalled: its program is not on the PATH; PluginNotFound: no
+        mcp.
         """
         return self.served(partial(Rows.env, self))()
 

@@ -1,7 +1,7 @@
 """Wraps a session on an OpenEnv server as a text environment.
 
 Theory of operation. The server keeps one environment for each WebSocket at /ws; messages are JSON objects with `type`
-and `data`: "reset" and "step" are answered by "observation" or "error". It tells the fields of an action at /schema. A
+and `data`: "reset" and "step" are answered by "observation" or "error". /schema lists the fields of an action. A
 refused start is tried again shortly, since a session that has just ended may still be counted.
 """
 
@@ -71,7 +71,7 @@ def action_field(url: str, wanted: str | None) -> Field:
 
 
 def _type(field: Any, named: Mapping[str, Any]) -> str:
-    """Returns the JSON type of a field's schema, which may refer to `$defs` (an enumeration) or offer several types."""
+    """The JSON type of a field's schema, which may refer to `$defs` (an enumeration) or offer several types."""
     kinds = [field, *field.get("anyOf", ())]
     kinds = [named[kind["$ref"].rpartition("/")[2]] if "$ref" in kind else kind for kind in kinds]
     return next((str(kind["type"]) for kind in kinds if "type" in kind), "object")
@@ -134,7 +134,6 @@ class RemoteEnv(TextEnv):
         self._connection.close()
 
     def _fields(self, completion: str) -> dict[str, Any] | None:
-        """Returns the fields of the action that a completion is, or None."""
         text = stated_action(completion)
         try:
             value = text if self._field.type == "string" else json.loads(text)

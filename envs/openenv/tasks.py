@@ -62,7 +62,7 @@ def _row(task: Any, split: str, index: int) -> dict[str, Any]:
 
 
 def _splits(url: str, seconds: float) -> tuple[str, dict[str, str]]:
-    """Returns the environment's name as a part of an address, and its splits with their types."""
+    """The environment's name as a part of an address, and its splits with their types."""
     (name,) = _asked(f"{url}/list_environments", seconds)
     listed = _asked(f"{url}/{quote(name, safe='')}/splits", seconds)
     splits = {str(split["name"]): str(split.get("type", "")) for split in listed}

@@ -62,10 +62,7 @@ class Interpreter:
 
 
 class InterpreterEnv(QuestionEnv):
-    """Asks a question with one right answer and offers the tool `python`; an answer ends the episode.
-
-    So many `calls` of the tool may be made; a later one is told to answer.
-    """
+    """Asks a question with one right answer; the tool `python` may be called `calls` times; an answer ends it."""
 
     def __init__(
         self,
@@ -101,10 +98,7 @@ class InterpreterEnv(QuestionEnv):
         return self._interpreter.run(code)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of one row, as `QuestionEnv` does; the demonstration calls the tool first.
-
-        Raises DatasetError: the row, or the dataset to pick one from, cannot be used.
-        """
+        """Starts the episode of one row; the demonstration calls the tool first. Raises DatasetError."""
         question, info = super().reset(seed=seed, options=options)
         self._used = 0
         calculations = _CALCULATION.findall(info["row"]["solution"])

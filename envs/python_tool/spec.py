@@ -58,11 +58,7 @@ class PythonTool:
     shown: int = 2000
 
     def env(self) -> gymnasium.Env[Any, Any]:
-        """Returns an environment of several turns with the tool `python`.
-
-        Raises OptionError: an option has a value that cannot be used; UsageError: no sandbox has that SPEC;
-        SandboxUnavailable: this machine cannot run it.
-        """
+        """Returns an environment with the tool `python`. Raises OptionError, UsageError, SandboxUnavailable."""
         from grpo.envs.python_tool.interpreter import Interpreter, InterpreterEnv
         from grpo.envs.text.templates import Template
         from grpo.plugins.pools import pool_of
@@ -81,8 +77,7 @@ class PythonTool:
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split, those of `gsm8k`.
 
-        Raises OptionError: an option has a value that cannot be used; DatasetError: the dataset, or one of its rows
-        (named by file and line), cannot be used.
+        Raises OptionError, or DatasetError if the dataset or one of its rows (named by file and line) cannot be used.
         """
         self._refuse_unusable()
         return read_number_problems(split, PYTHON_TOOL.options, asdict(self))

@@ -82,7 +82,7 @@ def graders(sandbox: str, seconds: float) -> Graders:
 
 
 def _without_large(data: Any) -> tuple[bytes, frozenset[str]]:
-    """Returns the small attributes of a dataset as a pickle, and the names of the others."""
+    """The small attributes of a dataset as a pickle, and the names of the others."""
     small: dict[str, Any] = {}
     for name, value in vars(data).items():
         try:

@@ -39,11 +39,10 @@ _MOST_CLAUSES = 4096
 
 
 def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
-    """Scores an answer.
+    """Scores an answer; returns `score`, and `refused`: why it is refused, or "". Raises what the grader raises.
 
     `request`: the dataset (name, size, seed and settings as JSON; its small attributes as a pickle, and the names of
-    the others), the problem, the answer, and whether the grader decides alone. Returns `score`, and `refused`: why the
-    answer is, or "". Raises what the grader raises.
+    the others), the problem, the answer, and whether the grader decides alone.
     """
     recipe, entry, answer, as_published = request
     member = recipe[0]
@@ -62,7 +61,7 @@ def handle(request: tuple[Recipe, Entry, str, bool]) -> dict[str, Any]:
 
 
 def _graded(recipe: Recipe, answer: str, entry: Entry) -> float:
-    """Returns the grader's score, of the whole dataset only where the grader asks for what makes it large."""
+    """Makes the whole dataset only if the grader asks for a large attribute."""
     small, missed = _small(recipe)
     missed.clear()
     try:
@@ -77,7 +76,7 @@ def _graded(recipe: Recipe, answer: str, entry: Entry) -> float:
 
 @functools.cache
 def _small(recipe: Recipe) -> tuple[Any, list[str]]:
-    """Returns a dataset without its large attributes, and the list of those that were asked for."""
+    """A dataset without its large attributes, and the list of those that were asked for."""
     from reasoning_gym.factory import DATASETS
 
     member, _, _, _, attributes, left_out = recipe
@@ -116,7 +115,6 @@ def _no_program(answer: str, entry: Entry) -> str:
 
 
 def _calculation(answer: str, entry: Entry) -> str:
-    """Refuses what is more than + - * / of numbers."""
     return _formula(answer, names=False, functions=frozenset(), powers=False)
 
 
@@ -148,17 +146,17 @@ def _value(node: ast.AST) -> Fraction:
 
 
 def _plain_formula(answer: str, entry: Entry) -> str:
-    """Refuses what is more than a formula, such as a call that multiplies out for the policy."""
+    """Allows only a formula: a call could multiply out for the policy."""
     return _formula(answer, functions=frozenset())
 
 
 def _antiderivative(answer: str, entry: Entry) -> str:
-    """Refuses what is more than a formula, such as an integral that is left to the grader."""
+    """Allows only a formula: an integral could be left to the grader."""
     return _formula(answer, functions=_FUNCTIONS)
 
 
 def _formula(text: str, *, functions: frozenset[str], names: bool = True, powers: bool = True) -> str:
-    """Refuses a text that holds anything but numbers, operators, names and calls of these functions."""
+    """Allows only numbers, operators, names and calls of these functions."""
     at, before = 0, ""
     while at < len(text):
         match = _TOKENS.match(text, at)
@@ -176,7 +174,7 @@ def _formula(text: str, *, functions: frozenset[str], names: bool = True, powers
 
 
 def _no_nan(answer: str, entry: Entry) -> str:
-    """Refuses what is not a number: it is in order with every other, and at no distance from any."""
+    """Refuses NaN: it is in order with every other number, and at no distance from any."""
     return "nan is not a number" if "nan" in answer.lower() else ""
 
 
@@ -186,11 +184,10 @@ def _right_or_wrong(answer: str, entry: Entry) -> str:
 
 
 def _concluded(answer: str, entry: Entry) -> str:
-    """Refuses what says no more than the premises do one by one, in whatever words, unless it is the known conclusion.
+    """Refuses what only restates or weakens the premises, unless it is the known conclusion.
 
-    An answer is written as clauses by distribution alone, so that a premise that is weakened, or several of them joined
-    and weakened, stays what it is: each clause follows from one premise. Where premises contradict each other
-    everything follows from them, and only the known conclusion counts.
+    An answer is written as clauses by distribution alone, so that each clause of weakened or joined premises follows
+    from one premise. From premises that contradict each other everything follows, and only the known conclusion counts.
     """
     from reasoning_gym.logic.propositional_logic import Expression
 
@@ -223,7 +220,7 @@ def _holds(clause: Clause, row: Mapping[str, bool]) -> bool:
 
 
 def _clauses(formula: Any) -> frozenset[Clause] | None:
-    """Returns a formula as clauses by distribution; None for more than `_MOST_CLAUSES`."""
+    """A formula as clauses by distribution; None for more than `_MOST_CLAUSES`."""
     known: dict[tuple[int, bool], frozenset[Clause] | None] = {}
 
     def clauses(part: Any, negated: bool) -> frozenset[Clause] | None:
@@ -250,7 +247,7 @@ def _clauses(formula: Any) -> frozenset[Clause] | None:
 def _joined(
     first: frozenset[Clause] | None, other: frozenset[Clause] | None, *, conjunction: bool
 ) -> frozenset[Clause] | None:
-    """Returns the clauses of two formulas that both hold, or of which one does."""
+    """The clauses of two formulas that both hold, or of which one does."""
     if first is None or other is None or len(first) * len(other) > _MOST_CLAUSES:
         return None
     return first | other if conjunction else frozenset(left | right for left in first for right in other)

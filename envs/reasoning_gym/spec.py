@@ -73,10 +73,7 @@ def rows(member: str, split: str, *, size: int = 500, data_seed: int = 0, **give
 
 
 def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one dataset.
-
-    Raises PluginNotFound: there is no such dataset, or reasoning-gym is not installed.
-    """
+    """Returns the spec of one dataset. Raises PluginNotFound: unknown dataset, or reasoning-gym is not installed."""
     from grpo.envs.reasoning_gym.known_exploits import warning
 
     _, config = _classes(member)

@@ -40,10 +40,8 @@ class Choices:
         )
 
     def golds(self, answer: Any, what: str) -> list[str] | None:
-        """Returns the label and the text of the choice that an answer names; None where it names none of them.
-
-        Raises DatasetError if the answer is a number that no choice has.
-        """
+        """Returns the label and the text of the choice that an answer names, or None. Raises DatasetError: no such
+        number."""
         if isinstance(answer, bool) or not isinstance(answer, _SCALAR) or not self.labels:
             return None
         if self.numbers and str(answer) in self.texts:

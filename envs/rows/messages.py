@@ -53,7 +53,7 @@ def _role(message: Any, what: str) -> str:
 
 
 def _message(message: Mapping[Any, Any], role: str, what: str) -> dict[str, Any]:
-    """Returns a message without the keys that a table fills up with null."""
+    """Removes keys that a table filled up with null."""
     given = {str(key): value for key, value in message.items() if value is not None}
     if "role" not in given:
         given = {("content" if key == "value" else key): value for key, value in given.items() if key != "from"}
@@ -78,7 +78,7 @@ def _part(part: Any, what: str) -> str:
 
 
 def _calls(calls: Any, what: str) -> list[dict[str, Any]]:
-    """Returns tool calls with their arguments as objects: OpenAI writes them as a text of JSON."""
+    """Arguments become objects: OpenAI writes them as a text of JSON."""
     if not isinstance(calls, Sequence) or not all(isinstance(call, Mapping) for call in calls):
         raise DatasetError(f"{what}: 'tool_calls' must be a list of objects, found {kind(calls)}.")
     read = []

@@ -64,9 +64,8 @@ class Pair:
 def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> Columns:
     """Returns the columns to read, guessed where no name is given; a name of "" is none.
 
-    A known name counts in capitals too. A context and choices are guessed beside a prompt of text only: messages are
-    whole. `named`: the fields of `Columns` to what the user named. Raises DatasetError if it is no row, or no column of
-    it is known to hold a prompt.
+    Capitals do not matter. A context and choices are guessed only beside a prompt of text: messages are whole. `named`:
+    the fields of `Columns` to what the user named. Raises DatasetError: no row, or no column known to hold a prompt.
     """
     if not isinstance(row, Mapping):
         raise DatasetError(f"{where}: a row must be an object with columns, found {kind(row)}.")
@@ -94,10 +93,7 @@ def choose_columns(row: object, where: str, named: Mapping[str, str | None]) -> 
 
 
 def unused_columns(row: Mapping[Any, Any], columns: Columns) -> list[str]:
-    """Returns the columns with texts, lists or objects that are no part of a prompt and no answer.
-
-    Numbers, true and false, and empty columns are no content that a prompt could lack.
-    """
+    """Returns the columns with texts, lists or objects that are part of no prompt and no answer."""
     names = (columns.prompt, columns.answer, columns.demonstration, columns.context, columns.choices)
     used = {*names, *(name.partition(".")[0] for name in names)}
     return [
@@ -163,7 +159,7 @@ def read_pair(row: object, where: str, columns: Columns, system: str | None = No
 
 
 def _first(row: Mapping[Any, Any], names: Sequence[str], taken: set[str | None], fits: Any) -> str:
-    """Returns the first column of known names, in the row's own letters, whose value fits; else ""."""
+    """The first column of known names, in the row's own letters, whose value fits; else ""."""
     for known in names:
         outer, dot, inner = known.partition(".")
         name = outer if outer in row else next((column for column in row if str(column).lower() == outer.lower()), None)
@@ -181,7 +177,7 @@ def _can_be_context(value: Any) -> bool:
 
 
 def _with_context(question: str, row: Mapping[Any, Any], where: str, columns: Columns) -> str:
-    """Returns a question with the text that it is about, which follows an instruction and stands before a question."""
+    """The context follows an instruction and precedes a question."""
     if not columns.context:
         return question
     given = _value(row, columns.context, where, "context") if "." in columns.context else row.get(columns.context)
@@ -213,7 +209,7 @@ def _choices_of(row: Mapping[Any, Any], where: str, columns: Columns) -> Choices
 
 
 def _value(row: Mapping[Any, Any], name: str, where: str, option: str) -> Any:
-    """Returns what a column holds; a dot leads into a nested one, unless a column has it in its name."""
+    """A dot leads into a nested column, unless a column has it in its name."""
     if name in row:
         return row[name]
     value: Any = row
@@ -236,7 +232,7 @@ def _golds(given: Any, what: str) -> str | list[str]:
 
 
 def _gold(given: Any, what: str) -> str:
-    """Returns a right answer as text: `true`, whole numbers without a fraction, dates as ISO 8601 has them."""
+    """A right answer as text: `true`, whole numbers without a fraction, dates in ISO 8601."""
     if isinstance(given, bool):
         return "true" if given else "false"
     if isinstance(given, datetime):

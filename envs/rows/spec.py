@@ -65,11 +65,7 @@ class Rows:
         return OneTurnEnv(self._asked, partial(self.rows, "train"))
 
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
-        """Returns the rows of a split, each of which was checked, with their columns as they are.
-
-        Raises OptionError: no dataset is named; DatasetError: the dataset, or one of its rows (named by file and line),
-        cannot be used.
-        """
+        """Returns the checked rows of a split, with their columns as they are. Raises OptionError, DatasetError."""
         from grpo.envs.datasets.stored import MOST_KINDS, ReadRows
         from grpo.envs.rows.row import is_plain, read_pair
 
@@ -145,7 +141,7 @@ class Rows:
         return read_placed(self.dataset, self.subset, split, kind)
 
     def _first_columns(self, placed: StoredRows) -> Columns:
-        """Returns the columns of the first row; one that the user named has to be there."""
+        """Raises if a column that the user named is missing."""
         from grpo.envs.rows.row import refuse_missing
 
         where, row = placed[0]
@@ -160,7 +156,7 @@ class Rows:
         return choose_columns(row, where, {name: getattr(self, name) for name in names})
 
     def _refuse_others(self, row: object, where: str, first: Columns, first_where: str) -> None:
-        """Refuses a row whose columns would be guessed otherwise than those of the first row."""
+        """Refuses a row whose columns would be guessed differently from those of the first row."""
         from grpo.envs.rows.row import refuse_empty
         from grpo.plugins.errors import DatasetError
 

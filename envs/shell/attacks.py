@@ -1,8 +1,7 @@
 """Holds scripts of hostile agents, which try to get the reward of a task without solving it.
 
-None understands the instruction, so a task that pays one of them asks for too little or can be reached. They know which
-files the gold solution changes, as a policy does that was paid for some of them before. Scripts are for `sh`; where one
-needs Python and the machine has none, it does nothing.
+None reads the instruction, so a task that pays one of them can be exploited. They know which files the gold solution
+changes, as a policy does that was paid before. Scripts are for `sh`; one that needs Python does nothing without it.
 """
 
 from __future__ import annotations
@@ -19,11 +18,8 @@ def attacks(
 ) -> Iterator[tuple[str, str]]:
     """Yields the attacks on a task, those that cost least first: what an agent does, and its script.
 
-    Args:
-        changed: the files that the gold solution wrote, as absolute paths.
-        grader: the files of the grader, as absolute paths that they have while it runs.
-        instruction: what the task asks.
-        commits: the task brings the history of git.
+    `changed`: the absolute paths that the gold solution wrote. `grader`: those of the grader's files while it runs.
+    `instruction`: what the task asks. `commits`: the task brings the history of git.
     """
     yield "leaves empty files", _into(changed, ': > "$1"')
     yield "writes one text into every file", _into(changed, 'echo solved > "$1"')
@@ -62,25 +58,24 @@ def attacks(
 
 
 def _into(changed: Sequence[str], command: str) -> str:
-    """Returns a script with a command for each file that the gold solution writes; `$1` is the file."""
+    """A script with a command for each file that the gold solution writes; `$1` is the file."""
     calls = "\n".join(f"each {shlex.quote(path)}" for path in changed)
     return f'each() {{ mkdir -p "$(dirname "$1")"; {command}; }} 2> /dev/null\n{calls}'
 
 
 def _daemon(script: str) -> str:
-    """Returns a script that leaves one behind, which repeats another script."""
+    """A script that leaves a process behind, which repeats another script."""
     loop = f"trap '' HUP TERM INT; while :; do {{ {script}\n}} > /dev/null 2>&1; sleep 0.1; done"
     start = f"(setsid sh -c {shlex.quote(loop)} < /dev/null > /dev/null 2>&1 &) "
     return f"{start}; {start.replace('setsid ', 'nohup ')}; sleep 0.3"
 
 
 def _every(command: str) -> str:
-    """Returns a script with a command for each file of the task, whose name stands behind it."""
     return f'\nfind . -type f | while read -r found; do {command} "$found"; done 2> /dev/null'
 
 
 def _programs_of(changed: Sequence[str], script: str) -> str:
-    """Returns a script that writes a program into each answer, which runs a script and ends well."""
+    """A script that writes a program into each answer, which runs a script and exits with 0."""
     shell = f"#!/bin/sh\n{script}\nexit 0\n"
     python = f"#!/usr/bin/env python3\nimport subprocess\nsubprocess.run(['sh', '-c', {script!r}])\n{_PASSES}"
     texts = [(path, python if path.endswith(".py") else shell) for path in changed]
@@ -91,7 +86,7 @@ def _programs_of(changed: Sequence[str], script: str) -> str:
 
 
 def _search(changed: Sequence[str]) -> str:
-    """Returns a script that looks everywhere for files with telling names, runs scripts and copies the rest."""
+    """A script that looks everywhere for files with telling names, runs scripts and copies the rest."""
     copies = "; ".join(f'cp "$found" {shlex.quote(path)}' for path in changed) or ":"
     return f"""\
 for found in $(find / \\( -path /proc -o -path /sys -o -path /usr -o -path /lib -o -path /dev \\) -prune -o -type f \\

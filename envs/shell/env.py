@@ -25,8 +25,8 @@ _MERGED = 'exec "$0" -c "$1" 2>&1'  # of a shell: errors stand where they were p
 class SessionEnv(gymnasium.Env[str, str]):
     """Plays one task at a time.
 
-    The policy works with the tool `bash`; a message without calls ends the episode, and so does a budget that is used
-    up. The machine is opened when it is first needed, and every process of it is dead before it is graded.
+    The policy works with the tool `bash`; a message without calls, or a spent budget, ends the episode. The machine is
+    opened when it is first needed, and all its processes are dead before it is graded.
 
     Args:
         task_of: makes a row into its task; raises `DatasetError` for a row that cannot be used.
@@ -34,7 +34,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         machines: opens and grades machines.
         system: the system message; "" sends none.
         seconds: that one command may take.
-        shown: how many characters of what a command printed the policy sees.
+        shown: how many characters of a command's output the policy sees.
     """
 
     def __init__(
@@ -61,10 +61,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         return [self.bash]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of one row: `options={"row": row}`, else one that is picked at random.
-
-        Raises DatasetError: the row, or the dataset to pick one from, cannot be used.
-        """
+        """Starts the episode of `options["row"]`, else of a random row. Raises DatasetError for a bad row."""
         super().reset(seed=seed)
         self.close()
         if options and "row" in options:
@@ -108,10 +105,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         return self._task.directory if self._task else ""
 
     def open_session(self, **fields: Any) -> Session:
-        """Opens the machine of the episode, with fields of `SessionJob` that a program in it needs beside.
-
-        Raises DatasetError: the task's machine cannot be made; SessionLost: the machine is gone.
-        """
+        """Opens the machine of the episode, with further fields of `SessionJob`. Raises DatasetError, SessionLost."""
         assert self._task is not None, "reset comes first"
         self.close()
         self._machine = open_machine(self._machines.pool, self._task, **fields)
@@ -126,7 +120,7 @@ class SessionEnv(gymnasium.Env[str, str]):
         return self._end(truncated=True)
 
     def weaknesses(self, row: Mapping[str, Any]) -> Sequence[str]:
-        """Plays agents that do not solve a row's task, and its solution; says for what else than that it pays."""
+        """Plays a row's solution and agents that do not solve the task; returns what else than the solution is paid."""
         return list(panel_of(self._task_of(row), self._machines).sentences())
 
     def close(self) -> None:

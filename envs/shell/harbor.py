@@ -21,10 +21,7 @@ _MEGABYTE = 2**20
 
 
 def folders_of(folder: Path, split: str) -> Sequence[Path]:
-    """Returns the folders of the tasks of a split, by name; without the folders train and test the last are held out.
-
-    Raises DatasetError: there are no tasks.
-    """
+    """Returns a split's task folders by name; without train and test, the last are held out. Raises DatasetError."""
     named = {name: folder / name for name in ("train", "test") if (folder / name).is_dir()}
     place = named.get(split, folder) if len(named) == 2 else folder
     tasks = sorted(path.parent for path in place.glob("*/task.toml"))
@@ -45,13 +42,9 @@ def longest_tests(folder: Path) -> float:
 def read_harbor_task(folder: Path, session: str, grading: str, *, builds: bool = False) -> SessionTask:
     """Returns the task of a folder.
 
-    Args:
-        session: the SPEC of the session; one named local follows the Dockerfile.
-        builds: the session builds the image of the Dockerfile's folder.
-        grading: "fresh", "in_place", or "task" for what task.toml says.
-
-    Raises:
-        DatasetError: a file is missing or wrong, or the task wants what the session cannot give.
+    `session`: the SPEC of the session; one named local follows the Dockerfile. `builds`: the session builds the image.
+    `grading`: "fresh", "in_place", or "task" for what task.toml says. Raises DatasetError: a file is missing or wrong,
+    or the task wants what the session cannot give.
     """
     settings = _settings(folder / "task.toml")
     machine, verifier, agent = (_table(settings, name, folder) for name in ("environment", "verifier", "agent"))
@@ -117,7 +110,7 @@ def _table(settings: Mapping[str, Any], name: str, folder: Path) -> Mapping[str,
 
 
 def _refuse_unknown(settings: Mapping[str, Any], machine: Mapping[str, Any], folder: Path) -> None:
-    """Refuses what changes a task and is not followed here."""
+    """Refuses settings that change a task and are not followed here."""
     if settings.get("steps"):
         raise DatasetError(f"{folder}/task.toml has steps; tasks of one step are read.")
     for name in ("gpus", "tpu", "mcp_servers"):
@@ -138,7 +131,6 @@ def _text(path: Path) -> str:
 
 
 def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Returns the files below a folder, by their paths in it, with their modes; no links."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
     return {path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode & 0o777) for path in paths}
 

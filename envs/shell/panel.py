@@ -82,19 +82,17 @@ def panel_of(task: SessionTask, machines: Machines) -> Panel:
 
 
 def _problem(gold: Grade) -> str:
-    """Returns why a solution was not paid, in one line: what the grader says, and the end of what it printed."""
     printed = " ".join(gold.output.split())[-_SHOWN:]
     return ": ".join(filter(None, (gold.reason, "" if printed in gold.reason else printed)))
 
 
 def _hurried(task: SessionTask, seconds: float) -> SessionTask:
-    """Returns a task whose grader need not wait long for what an attack left, such as a pipe."""
+    """The task with a grader that need not wait long for what an attack left, such as a pipe."""
     most = min(task.grader.seconds, max(_LEAST, _TIMES * seconds))
     return replace(task, grader=replace(task.grader, seconds=most))
 
 
 def _paid(task: SessionTask, machines: Machines, script: Script) -> Grade:
-    """Returns what a script that is all that an agent does is paid."""
     machine = machines.open(task)
     try:
         run(machine, task, script)
@@ -104,7 +102,7 @@ def _paid(task: SessionTask, machines: Machines, script: Script) -> Grade:
 
 
 def _solved(task: SessionTask, machines: Machines, solution: Script, left: str = "") -> tuple[Grade, list[str]]:
-    """Returns what the solution is paid, and the files that it changed; one that is `left` is put back as it was."""
+    """The grade of the solution, and the files that it changed; one that is `left` is put back as it was."""
     machine = machines.open(task)
     try:
         machine.run(["sh", "-c", _BEFORE])
@@ -125,7 +123,7 @@ def _solved(task: SessionTask, machines: Machines, solution: Script, left: str =
 
 
 def _named_files(task: SessionTask) -> list[str]:
-    """Returns the files that the instruction and the grader name: what a solution may have to write."""
+    """The files that the instruction and the grader name: a solution may have to write them."""
     texts = [task.instruction, *(content.decode("utf-8", "replace") for content, _ in task.grader.files.values())]
     names = dict.fromkeys(name for text in texts for name in _FILE.findall(text))
     return [posixpath.join(task.directory or ".", name) for name in names][:_MOST_NAMED]
@@ -140,7 +138,6 @@ def _has_commits(task: SessionTask, machines: Machines) -> bool:
 
 
 def _first_half(solution: Script) -> Script | None:
-    """Returns the first half of the lines of a solution's script; None where it has one line."""
     for path, (content, mode) in solution.files.items():
         lines = [line for line in content.decode("utf-8", "replace").splitlines(keepends=True) if line.strip()]
         body = [line for line in lines if not line.startswith("#")]

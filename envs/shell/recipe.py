@@ -45,10 +45,7 @@ class Recipe:
 
 
 def read_recipe(dockerfile: Path) -> Recipe:
-    """Returns what a Dockerfile says; its folder is the build context.
-
-    Raises DatasetError: the file cannot be read, or says what a session cannot follow; names the line.
-    """
+    """Returns what a Dockerfile says; its folder is the build context. Raises DatasetError, which names the line."""
     recipe, shell, given = Recipe(), ("/bin/sh", "-c"), dict[str, str]()
     for line, name, rest in _instructions(dockerfile):
         try:
@@ -87,10 +84,7 @@ class _Unknown(Exception):
 
 
 def _instructions(dockerfile: Path) -> Iterator[tuple[int, str, str]]:
-    """Yields the line, the name and the rest of each instruction.
-
-    Raises DatasetError: the file cannot be read, or holds a heredoc.
-    """
+    """Yields the line number, name and rest of each instruction. Raises DatasetError: unreadable, or a heredoc."""
     try:
         lines = dockerfile.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -118,7 +112,7 @@ def _expanded(text: str, variables: Mapping[str, str]) -> str:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Returns the variables of an ENV: `A=1 B="2 3"`, or the old `A 1`."""
+    """The variables of an ENV: `A=1 B="2 3"`, or the old `A 1`."""
     if "=" not in text.split(maxsplit=1)[0]:
         key, _, value = text.partition(" ")
         return {key: value.strip()}
@@ -126,7 +120,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _copied(text: str, context: Path, directory: str) -> dict[str, tuple[bytes, int]]:
-    """Returns the files that a COPY brings, by their absolute paths."""
+    """The files that a COPY brings, by their absolute paths."""
     flags, paths = list[str](), json.loads(text) if text.startswith("[") else shlex.split(text)
     while paths and paths[0].startswith("--"):
         flags.append(paths.pop(0))

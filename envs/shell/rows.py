@@ -15,10 +15,7 @@ _KINDS = {"instruction": str, "grader": str, "solution": str, "name": str, "file
 
 
 def read_task_row(row: object, where: str, seconds: float) -> SessionTask:
-    """Returns the task of a row at the place `where`, whose grader may take `seconds`.
-
-    Raises DatasetError: a column is missing, or holds something else than text.
-    """
+    """Returns the task of a row; its grader may take `seconds`. Raises DatasetError: a column is missing or no text."""
     if not isinstance(row, Mapping):
         raise DatasetError(
             f"{where}: a row is an object with the columns {_COLUMNS}, not {with_article(type(row).__name__)}."

@@ -1,7 +1,4 @@
-"""Provides `shell:FILE` and `harbor:FOLDER`: tasks that are solved with a shell, in a session of their own.
-
-This module is light; gymnasium is imported when an environment is made.
-"""
+"""Provides `shell:FILE` and `harbor:FOLDER`: tasks that are solved with a shell, in a session of their own."""
 
 from __future__ import annotations
 
@@ -226,14 +223,14 @@ def _refuse_unusable(**values: float) -> None:
 
 
 def _builds(session: str) -> bool:
-    """Returns whether a session builds images of folders with a Dockerfile. Raises SandboxUnavailable."""
+    """Whether a session builds images of folders with a Dockerfile. Raises SandboxUnavailable."""
     from grpo.plugins.pools import sessions_of
 
     return session.partition(":")[0] != "local" and bool(sessions_of(session).capabilities().get("build"))
 
 
 def _machines(session: str) -> Machines:
-    """Returns the machines of this process's pool, which keep what the commands of tasks made."""
+    """The machines of this process's pool, which keep what the commands of tasks made."""
     from grpo.envs.shell.task import Machines
     from grpo.plugins.pools import sessions_of
 

@@ -1,8 +1,8 @@
 """Defines a task that is solved in a session, and opens and grades its machines.
 
-A grader's files come into a machine when every process of the episode is dead. By default that machine is a fresh one
-into which nothing but the working directory is carried, without links that lead out of it: programs, settings and
-daemons that the episode left elsewhere reach no grader. A task that is graded where it was solved says so.
+A grader's files come into a machine when every process of the episode is dead. By default that is a fresh machine,
+which gets only the working directory, without links that lead out of it: no program, setting or daemon that the episode
+left elsewhere reaches the grader.
 """
 
 from __future__ import annotations
@@ -100,8 +100,7 @@ class Grade:
 def open_machine(pool: SessionPool, task: SessionTask, *, hidden: Sequence[str] = (), **fields: Any) -> Session:
     """Returns a new machine for a task, made by its commands, with further fields of a `SessionJob`.
 
-    Raises DatasetError: a command fails, or the files cannot be written; names the task; SessionLost: the machine is
-    gone.
+    Raises DatasetError: a command fails, or the files cannot be written; names the task; SessionLost.
     """
     job = SessionJob(
         task.image,
@@ -150,9 +149,9 @@ def run(machine: Session, task: SessionTask, script: Script) -> Exit:
 def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
     """Ends every process of a machine and judges what is in it.
 
-    What the policy did to make grading impossible (too large a directory, a full disk, a grader that runs out of time)
-    is 0.0 and no failure, or it could choose to be left out. Raises SessionLost: a machine is gone, which says nothing
-    about the policy; DatasetError: the machine of the grader cannot be made.
+    What the policy did to prevent grading (too large a directory, a full disk, a grader that runs out of time) is 0.0
+    and no failure, or it could choose to be left out. Raises SessionLost, which says nothing about the policy;
+    DatasetError: the grader's machine cannot be made.
     """
     machine.stop()
     if task.in_place:
@@ -180,7 +179,7 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
 
 
 def _unpacked(machine: Session, folder: str, archive: BinaryIO) -> int | None:
-    """Unpacks an archive into a folder; returns the status of tar, None where it does not end. Raises SessionLost."""
+    """The exit status of tar; None if it does not end. Raises SessionLost."""
     process = machine.start(["sh", "-c", 'exec tar -x -C "$0" 2> /dev/null', folder])
     try:
         with contextlib.suppress(OSError):  # it has ended: its status says why
@@ -196,10 +195,9 @@ class TooLarge(Exception):
 
 
 def carry(archive: BinaryIO, most: int) -> BinaryIO:
-    """Returns an archive of what is in a directory: files, folders and the links that stay in it, and nothing else.
+    """Returns an archive, a file on disk, of a directory's files, folders and the links that stay in it.
 
-    It is a file on the disk: many episodes are graded at once. Raises TooLarge: it has more than `most` bytes or
-    `MOST_FILES` entries; tarfile.TarError: it is broken.
+    Raises TooLarge: more than `most` bytes or `MOST_FILES` entries; tarfile.TarError: it is broken.
     """
     kept = tempfile.TemporaryFile()  # noqa: SIM115  # on the disk: many episodes are graded at once
     try:
@@ -213,7 +211,7 @@ def carry(archive: BinaryIO, most: int) -> BinaryIO:
 
 
 def _keep(given: tarfile.TarFile, result: tarfile.TarFile, most: int) -> None:
-    """Copies what may be carried from one archive to another; raises what `carry` raises."""
+    """Copies what may be carried; raises what `carry` raises."""
     files, size, entries = set[str](), 0, 0
     for member in given:
         entries += 1
@@ -236,9 +234,9 @@ def _keep(given: tarfile.TarFile, result: tarfile.TarFile, most: int) -> None:
 
 
 def _stays(name: str, target: str) -> bool:
-    """Returns whether a link leads to a place in the directory that it is in, whatever other links it goes through.
+    """Whether a link leads to a place in its directory, whatever other links it goes through.
 
-    A `..` before any name leads up from a real folder. Behind a name, which may be another link, it may lead anywhere.
+    A `..` before any name leads up from a real folder; behind a name, which may be another link, it may lead anywhere.
     """
     parts = [part for part in target.split("/") if part not in ("", ".")]
     up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))

@@ -27,8 +27,8 @@ class Asked:
 class OneTurnEnv(TextEnv):
     """Asks one question; any text answers it.
 
-    `ask`: makes a row into what is shown; raises `DatasetError` for a row that cannot be used. `rows`: returns the rows
-    to pick from when `reset` is given none; called at most once, when first needed.
+    `ask`: makes a row into what is shown; raises `DatasetError` for a bad row. `rows`: the rows to pick from when
+    `reset` is given none; called at most once, when first needed.
     """
 
     def __init__(self, ask: Callable[[object], Asked], rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
@@ -38,12 +38,10 @@ class OneTurnEnv(TextEnv):
         self._rows: Sequence[Mapping[str, Any]] | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Starts the episode of one row.
+        """Starts the episode of `options["row"]`, else of a random row. Raises DatasetError: the rows cannot be used.
 
-        `options`: `{"row": row}` names the row; without it one is picked at random. Returns the question, and `info`
-        with `prompt` (chat messages), `row` (columns for rewards) and, for a row with a worked answer, `demonstration`,
-        or `gold` for one with an answer alone. Raises DatasetError if the row, or the dataset to pick one from, cannot
-        be used.
+        Returns the question, and `info` with `prompt` (chat messages), `row` (columns for rewards) and `demonstration`
+        for a row with a worked answer, or `gold` for one with an answer alone.
         """
         super().reset(seed=seed)
         asked = self._ask(options["row"] if options and "row" in options else self._pick())

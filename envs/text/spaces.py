@@ -40,10 +40,7 @@ class AnyText(gymnasium.Space[str]):
         return False
 
     def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
-        """Makes up a text of printable ASCII characters and line ends.
-
-        Raises ValueError: a mask or a probability is given; neither means anything for free text.
-        """
+        """Makes up a text of printable ASCII and line ends. Raises ValueError for a mask or a probability."""
         if mask is not None or probability is not None:
             raise ValueError("AnyText.sample takes no mask and no probability; call sample() without them.")
         length = int(self.np_random.integers(self.sample_length + 1))

@@ -1,7 +1,4 @@
-"""Defines prompt templates: the layout that a completion should have.
-
-Rewards that check a layout are separate plugins; a template only asks for one and demonstrates it.
-"""
+"""Defines prompt templates: the layout that a completion should have."""
 
 from __future__ import annotations
 
@@ -52,10 +49,9 @@ def choose_template(
 ) -> Template:
     """Returns the template that the options describe.
 
-    `name`: one of `TemplateName`. `system`: a system message instead of the template's own; "" sends none. `pattern`:
-    the layout of the template `custom`, with `{reasoning}` and `{answer}` once each. `answer`: what the system message
-    says stands in the place of the answer. Raises OptionError if an unknown name, `custom` without a pattern, a pattern
-    without its two fields, or a pattern for a template that has its own.
+    `system`: a system message instead of the template's own; "" sends none. `pattern`: the layout of the template
+    `custom`, with `{reasoning}` and `{answer}` once each. `answer`: what the system message says stands in the place of
+    the answer. Raises OptionError: an unknown name, a bad or missing pattern, or one for a template that has its own.
     """
     if name not in get_args(TemplateName):
         names = get_args(TemplateName)

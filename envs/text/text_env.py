@@ -22,7 +22,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self._open = False
 
     def _checked(self, action: Any) -> str:
-        """Returns an action. Raises ResetNeeded where no episode is open; TypeError where the action is no text."""
+        """Raises ResetNeeded where no episode is open; TypeError where the action is no text."""
         if not self._open:
             raise ResetNeeded("no episode is open: call reset() before step().")
         if not isinstance(action, str):

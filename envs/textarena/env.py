@@ -1,7 +1,7 @@
 """Plays a game of TextArena for one player as an environment of texts.
 
-Games draw from global random numbers, so each gets its own. A game reads the policy's moves in a sandbox (`guest`);
-what it cannot stand there has lost it.
+Games draw from global random numbers, so each gets its own. A game reads the policy's moves in a sandbox (`guest`); a
+move that crashes it there loses.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ _elsewhere: dict[str, str] = {}  # where the moves of a game are read that the u
 
 
 def plain_game(member: str, options: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Makes a game without the wrappers that repeat the conversation.
+    """Makes a game without the wrappers that repeat the conversation; returns it, and whether actions need brackets.
 
-    Returns the game, and whether it expects its actions in square brackets. Raises OptionError if the game refuses its
-    options, lacks data or asks another model.
+    Raises OptionError: the game refuses its options, lacks data or asks another model.
     """
     import textarena
     from textarena.wrappers import ActionFormattingWrapper
@@ -80,7 +79,7 @@ def asks_a_model(game: Any) -> bool:
 
 
 def _was_asking_for_a_model(error: Exception) -> bool:
-    """Returns whether an error came out of another model that a game wanted: no key, no package, no network."""
+    """Whether the error comes from another model that a game wanted: no key, no package, no network."""
     import textarena
 
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -103,8 +102,8 @@ class ArenaGame(TextEnv):
     """Plays a game for one player.
 
     `brackets`: an action without square brackets is put into some. `sandbox`: the SPEC of the sandbox that reads moves;
-    see `runner`. `seconds`: of processor time for one move, with those before it. Raises UsageError if no sandbox has
-    that SPEC; SandboxUnavailable if this machine cannot run it.
+    see `runner`. `seconds`: of processor time for one move, with those before it. Raises UsageError,
+    SandboxUnavailable.
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class ArenaGame(TextEnv):
         return came["told"], reward, ended, cut, info
 
     def _played(self) -> dict[str, Any]:
-        """Returns what the last move came to; a move that the game cannot stand has lost it."""
+        """What the last move led to; a move that crashes the game has lost it."""
         numbers = self._numbers.state
         before = (self._begun, numbers, self._moves[:-1])
         reply = players(*self._how).ask((self._begun, numbers, self._moves), [before])
@@ -157,10 +156,7 @@ class ArenaGame(TextEnv):
         return {"told": "", "ended": True, "reward": 0.0, "reason": f"Invalid Move: {reply.reason}", "invalid": True}
 
     def _held(self) -> tuple[str, float]:
-        """Returns where moves are read: unless told, in a process with limits where the sandbox lacks the game's data.
-
-        Word lists and the like lie in folders that the sandbox does not show.
-        """
+        """Where moves are read: by default, in a process with limits if the sandbox lacks the game's data."""
         sandbox, seconds = self._how
         if not sandbox and self._member not in _elsewhere:
             request: Any = (self._begun, self._numbers.state, [])

@@ -16,10 +16,10 @@ import numpy
 
 
 def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
-    """Plays moves.
+    """Plays moves and returns what the last led to: `told`, `ended`, `reward`, `reason` and `invalid`.
 
-    `request`: the pickled game, the states of Python's and NumPy's random numbers, and the moves so far. Returns what
-    the last move came to: `told`, `ended`, `reward`, `reason` and `invalid`; of no move, the game as it is.
+    `request`: the pickled game, the states of Python's and NumPy's random numbers, and the moves so far; without any,
+    the reply is the game as it is.
     """
     begun, numbers, moves = request
     game = pickle.loads(begun)
@@ -34,10 +34,9 @@ def handle(request: tuple[bytes, Any, Sequence[str]]) -> dict[str, Any]:
 
 
 def outcome_of(game: Any, ended: bool, observation: str) -> dict[str, Any]:
-    """Returns what the last move came to.
+    """Returns what the last move led to.
 
-    Some games give the two arguments of a lost move in the wrong order, so that the reward is a sentence: the game is
-    lost, and that is its reason.
+    Some games swap the two arguments of a lost move, so that the reward is a sentence: it is the reason.
     """
     about = game.state.game_info.get(0, {})
     paid = (game.state.rewards or {}).get(0, 0.0) if ended else 0.0

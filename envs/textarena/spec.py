@@ -50,11 +50,7 @@ def make(
 
 
 def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one game.
-
-    Raises PluginNotFound: there is no such game, or textarena is not installed; OptionError: it cannot be played alone,
-    or lacks data.
-    """
+    """Returns the spec of one game. Raises PluginNotFound; OptionError: not for one player, or it lacks data."""
     spec = _registered(member)
     from grpo.envs.textarena.env import turns_of
 

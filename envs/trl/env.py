@@ -17,9 +17,9 @@ _NO_TOOLS = ("reset", "get_reward")
 class ToolEnv(TextEnv):
     """Plays an environment of TRL's kind.
 
-    `factory`: makes the inner environment; called once. `read_rows`: returns rows to pick from when `reset` is given
-    none. `made`: the rows are no dataset's: their column `episode` seeds an episode. Raises OptionError if the class
-    cannot be made, or one of its methods cannot be described to the policy.
+    `factory`: makes the inner environment; called once. `read_rows`: the rows to pick from when `reset` is given none.
+    `made`: there is no dataset, and the column `episode` seeds an episode. Raises OptionError: the class cannot be
+    made, or a method cannot be described to the policy.
     """
 
     def __init__(
@@ -71,14 +71,13 @@ class ToolEnv(TextEnv):
         return prompt[-1]["content"], {"prompt": prompt, "row": columns}
 
     def _taken(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Returns what `reset` takes of a row that no dataset holds."""
+        """What `reset` takes of a row that no dataset holds."""
         parameters = inspect.signature(self._inner.reset).parameters.values()
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
         names = {parameter.name for parameter in parameters}
         return {name: value for name, value in row.items() if takes_all or name in names}
 
     def _refuse_undescribed(self, tool: Callable[..., Any]) -> None:
-        """Refuses a tool with a parameter that has no type or no description."""
         text = inspect.getdoc(tool) or ""
         untold = [
             parameter.name

@@ -52,10 +52,7 @@ def make(
 def rows(
     member: str, split: str, *, dataset: str | None = None, subset: str | None = None, prompt: str = "", size: int = 500
 ) -> Sequence[Mapping[str, Any]]:
-    """Returns the rows of a split; without a dataset they differ in the seed of their episode only.
-
-    Raises DatasetError if the dataset cannot be used; OptionError if there cannot be so many rows.
-    """
+    """Returns the rows of a split; without a dataset only `episode` differs. Raises DatasetError, OptionError."""
     from grpo.envs.datasets.checks import refuse_size
     from grpo.envs.datasets.sources import dataset_kind, read_placed
     from grpo.envs.datasets.stored import checked_rows
@@ -74,10 +71,7 @@ def rows(
 
 
 def _read(row: object, where: str) -> dict[str, Any]:
-    """Returns a row whose prompt holds texts.
-
-    Raises DatasetError: it has no prompt, or one with something else than text.
-    """
+    """Raises DatasetError: the prompt is missing, or holds something else than text."""
     if not isinstance(row, Mapping) or not isinstance(row.get("prompt"), str | list):
         raise DatasetError(f"{where}: it has no column 'prompt' with text or messages, as TRL's datasets have.")
     return {**row, "prompt": _texts(row["prompt"], where)}
@@ -89,7 +83,7 @@ def _asks(row: dict[str, Any]) -> str:
 
 
 def _texts(prompt: str | list[Any], where: str) -> str | list[dict[str, Any]]:
-    """Returns a prompt whose messages hold texts: parts that are text are joined. Raises DatasetError."""
+    """Joins the parts of messages that are text. Raises DatasetError."""
     if isinstance(prompt, str):
         return prompt
     messages = []
@@ -112,10 +106,7 @@ def _texts(prompt: str | list[Any], where: str) -> str | list[dict[str, Any]]:
 
 
 def resolve(member: str) -> EnvSpec:
-    """Returns the spec of one class.
-
-    Raises PluginNotFound: there is no such module, file or class; OptionError: it has no `reset`.
-    """
+    """Returns the spec of one class. Raises PluginNotFound: no such module, file or class; OptionError: no `reset`."""
     rewarded = callable(getattr(_factory(member), "get_reward", None))
     rewards = TRL.rewards if rewarded else ()
     return member_spec(TRL, member, make, dataset=partial(rows, member), rewards=rewards)

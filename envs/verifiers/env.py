@@ -179,7 +179,7 @@ class _Play:
         return await self._next()
 
     async def _next(self) -> list[Any] | None:
-        """Runs the episode until the policy is asked, and returns the new messages, or None at its end."""
+        """The new messages when the policy is asked, or None at the episode's end."""
         assert self._episode is not None
         asked = asyncio.create_task(self._line.asked())
         await asyncio.wait({asked, self._episode}, return_when=asyncio.FIRST_COMPLETED)
@@ -204,7 +204,7 @@ class _Play:
 
 
 class _Waiting(selectors.DefaultSelector):
-    """Waits for what an event loop waits for, and leaves the global random numbers to others meanwhile."""
+    """Leaves the global random numbers to others while the event loop waits."""
 
     def __init__(self, numbers: OwnNumbers) -> None:
         super().__init__()
@@ -219,7 +219,7 @@ class _Waiting(selectors.DefaultSelector):
 
 @cache
 def _allow_files() -> None:
-    """Lets this process open as many files as it may: each episode has an event loop, which takes three."""
+    """Raises this process's limit of open files: each episode has an event loop, which takes three."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

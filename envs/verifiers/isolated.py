@@ -1,8 +1,8 @@
 """Plays tasks of verifiers in a fork of a process that has loaded the taskset (`grpo.envs.isolated`).
 
-It gets no environment variables of the run but harmless ones and those that the user names. A first answer at which the
-process crashes, fills its memory or never ends is wrong where the text is the cause: an empty answer plays, and the
-text fails again. Whatever else is raised is a failure.
+It gets only harmless environment variables and those that the user names. A first answer at which the process crashes,
+fills its memory or never ends is wrong if the text is the cause: an empty answer plays, and the text fails again.
+Anything else that is raised is a failure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OVERWHELMED = (ProcessEnded, TookTooLong, *OVERWHELMED)
 
 
 def _by_the_text(error: Exception) -> bool:
-    """Returns whether the text may have ended the work: it was not killed, and was not just waiting."""
+    """Whether the text may be the cause: the process was not killed, and was not just waiting."""
     if isinstance(error, TookTooLong):
         return error.busy
     return not isinstance(error, ProcessEnded) or error.by_itself
@@ -116,7 +116,6 @@ class ApartTaskEnv(IsolatedEnv):
         return observation, reward, ended, cut, info
 
     def _raises(self, action: str) -> Exception | None:
-        """Returns what the same task raises at an answer in a fresh process, or None."""
         super().close()
         try:
             self.ask("reset", options={"row": self._row})

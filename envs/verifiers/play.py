@@ -138,7 +138,6 @@ class PolicyRollout:
         return self.ok and await self.may_speak()
 
     async def _answered(self, message: Any, reason: Any) -> None:
-        """Takes a message of the policy into the trace, after what it answers."""
         from verifiers.v1 import ModelCall, Response, TimeSpan, graph
 
         made = {"id": "policy", "model": "policy", "created": int(self._began)}
@@ -201,10 +200,8 @@ class Seat:
 
     @asynccontextmanager
     async def interaction(self, task: Any, **placed: Any) -> AsyncIterator[Any]:
-        """Holds a conversation with the policy open, turn by turn.
-
-        Raises RuntimeError: the environment plays the policy twice in one episode, or in a place of its own.
-        """
+        """Holds a conversation with the policy open, turn by turn. Raises RuntimeError: the environment opens two, or
+        its own."""
         from verifiers.v1 import Interaction
 
         if self.rollout is not None:

@@ -98,7 +98,7 @@ def _config_class(member: str) -> Any:
 
 
 def _plain(default: Any) -> Any:
-    """Returns a default as an option would set it: settings of a task as a mapping."""
+    """A default as an option would set it: settings of a task as a mapping."""
     dump = getattr(default, "model_dump", None)
     return dump(mode="json", exclude_defaults=True) if callable(dump) else default
 

@@ -118,7 +118,6 @@ def _lacks(env: Any, task: Any, shared: Sequence[Any]) -> Iterator[str]:
 
 
 def _elsewhere(toolset: Any) -> Iterator[str]:
-    """Yields why a toolset cannot run in this process."""
     name, config = type(toolset).__name__, toolset.config
     if getattr(config, "url", None):
         yield f"{name} at {config.url}"
@@ -153,7 +152,7 @@ def answered_at_once(env: Any, task: Any) -> bool:
 
 
 def _is_plain(env: type) -> bool:
-    """Returns whether an environment has its agent answer the task's prompt, and no more."""
+    """Whether the environment only has its agent answer the task's prompt."""
     from verifiers.v1.envs.single_agent import SingleAgentEnv
 
     return env is SingleAgentEnv
@@ -164,7 +163,7 @@ def _function(method: Any) -> Any:
 
 
 def _uses(method: Callable[..., Any], name: str) -> bool:
-    """Returns whether the code of a method reads its parameter of that name; what has no code of its own may."""
+    """Whether a method's code reads its parameter of that name; True if it has no code of its own."""
     function = inspect.unwrap(_function(method))
     if name not in inspect.signature(function).parameters:
         return False

@@ -1,8 +1,7 @@
 """Offers the toolsets of a verifiers task as functions that the policy may call, in this process.
 
 Each is registered with verifiers' own MCP server and asked directly, so that names, schemas, conversions and error
-texts are the same. A task's toolsets belong to one rollout; those of a taskset are set up once, in a thread of their
-own.
+texts are the same. A task's toolsets belong to one rollout; those of a taskset are set up once, in their own thread.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Toolbox:
             await toolset._exit_stack.aclose()  # what its setup entered, which the server of verifiers closes
 
     def _share_state(self, toolset: Any) -> None:
-        """Has a toolset read and write the state of the trace in the place of asking verifiers for it by HTTP."""
+        """Has a toolset read and write the trace's state directly instead of asking verifiers for it by HTTP."""
         from pydantic import TypeAdapter
 
         async def pull() -> Any:
@@ -158,7 +157,7 @@ class RolloutTools:
 
 
 def _registered(toolset: Any) -> Any:
-    """Returns a server with the tools of a toolset; it would set up the log of this process, which is not its own."""
+    """A server with a toolset's tools, without letting it set up the log of this process."""
     from mcp.server.mcpserver import MCPServer
 
     with _registering:

@@ -87,7 +87,7 @@ class WordGame(TextEnv):
         return answer, float(won), ended, False, info
 
     def _narrowing(self, word: str, luck: random.Random) -> list[str]:
-        """Returns a few guesses that fit all marks so far, of which the last is the word."""
+        """A few guesses that fit all marks so far, of which the last is the word."""
         guesses: list[str] = []
         history: list[tuple[str, str]] = []
         tries = luck.sample(range(len(self._words)), len(self._words))

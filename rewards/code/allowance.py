@@ -22,10 +22,8 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 class Allowance:
     """What a program may use, and how far its tests go.
 
-    Attributes:
-        seconds: processor time of one test; its time on the clock is twice that and one second.
-        memory_bytes: memory of the program.
-        stop: end at the first test that fails.
+    `seconds`: processor time of one test; its time on the clock is twice that and one second. `memory_bytes`: memory of
+    the program. `stop`: end at the first test that fails.
     """
 
     seconds: float = 5.0
@@ -48,9 +46,9 @@ class Allowance:
 
 
 def starved(result: JobResult, tests: JobResult, allowance: Allowance, patience: float) -> bool:
-    """Returns whether a program that was late had been waiting for the processor, and was not asleep.
+    """Returns whether a late program had been waiting for the processor, and was not asleep.
 
-    It also waits while its tests wait for the processor; but not while they wait for what it takes itself. A program
+    It also waits while its tests wait for the processor, but not while they wait for what it takes itself. A program
     that began after its tests had been kept waiting too. It was given `patience` times the time on the clock.
     """
     if result.waited_seconds is not None:

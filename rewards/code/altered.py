@@ -1,9 +1,8 @@
 """Alters what tests expect, so that a right solution fails them: `== 5` becomes `== 6`, `a < b` becomes `a > b`.
 
-A solution that passes an altered test as well has passed the test for another reason than that it is right: it says yes
-to everything, reads what is expected, patches the assertions, or leaves before they count. What it sees of an altered
-test is what it sees of the test itself, but for the value. In one run each assertion of the tests is altered in one
-way, and its failure does not end the test; in the next run in another way.
+A solution that passes an altered test as well did not pass the test by being right: it says yes to everything, reads
+what is expected, patches the assertions, or leaves before they count. An altered test looks to it like the test itself,
+but for the value. In each run every assertion is altered in another way, and its failure does not end the test.
 """
 
 from __future__ import annotations
@@ -42,12 +41,9 @@ _DECIDING = {"__yes__", "__first__", "__second__", "__stranger__", "__strangers_
 
 @functools.lru_cache(maxsize=4096)
 def altered_tests(source: str, names: tuple[str, ...], run: int) -> tuple[str, int]:
-    """Returns prepared tests with other expectations, and in how many ways an assertion of theirs is altered at most.
+    """Returns altered tests, and in how many ways one of their assertions can be altered at most.
 
-    Args:
-        source: the tests, with what the judge has put into them.
-        names: the globals of the solution.
-        run: the number of the run.
+    `source`: the prepared tests. `names`: the globals of the solution. `run`: the number of the run.
     """
     every = ast.parse(source).body
     change = Altering(every, names, run)
@@ -56,13 +52,7 @@ def altered_tests(source: str, names: tuple[str, ...], run: int) -> tuple[str, i
 
 
 class Altering(ast.NodeTransformer):
-    """Alters parsed tests, all but those that are expected to fail.
-
-    Args:
-        every: the tests, which are not changed.
-        names: the globals of the solution.
-        run: the number of the run.
-    """
+    """Alters parsed tests, all but those that are expected to fail; arguments as for `altered_tests`."""
 
     def __init__(self, every: Sequence[ast.stmt], names: Collection[str], run: int) -> None:
         self._run, self._places = run, 0
@@ -167,7 +157,6 @@ class Altering(ast.NodeTransformer):
         return node
 
     def _ways_of_call(self, node: ast.Expr, call: ast.Call, name: str) -> list[Way]:
-        """Returns the ways to alter an assertion that is a call."""
         named = [each.value for each in call.keywords if name in _OF_MOCKS]
         leaves = [*call.args[: None if name in _OF_MOCKS else 2][::-1], *named]
         if name == "assert_any_call":  # any number may have been one of many
@@ -189,7 +178,7 @@ class Altering(ast.NodeTransformer):
         return [fixed(ast.Expr(ast.Call(call.func, [*both, *call.args[2:]], call.keywords)), "~")]
 
     def _expecting_other(self, whole: Any, call: ast.expr) -> Any:
-        """Returns a statement in which a call expects another exception, or warning, which no solution raises."""
+        """The statement, expecting another exception or warning, which no solution raises."""
         assert isinstance(call, ast.Call)
         others = _WARNINGS if "arn" in called(call) else _ERRORS
         other = next(name for name in others[self._run % 2 :] if name not in self._all_names)
@@ -197,7 +186,7 @@ class Altering(ast.NodeTransformer):
         return whole if given is None else copy.deepcopy(whole, {id(given): ast.Name(other, ast.Load())})
 
     def _altered(self, ways: list[Way]) -> tuple[Any, str]:
-        """Returns what is altered in one of the ways, and its key; see `tests_judge`."""
+        """The node altered in one of the ways, and its key; see `tests_judge`."""
         self._places += 1
         self.most_ways = max(self.most_ways, len(ways))
         self._ways.begin(self._places, self._run)
@@ -206,7 +195,7 @@ class Altering(ast.NodeTransformer):
         return altered, f"{self._places} {at} {self._ways.leaf} {self._ways.is_near:d} {ways[at].kind}"
 
     def _soft(self, ways: list[Way], node: ast.stmt) -> ast.stmt:
-        """Returns an assertion that is altered in one of the ways, whose failure does not end the test."""
+        """The altered assertion, whose failure does not end the test."""
         if not ways:
             return node
         altered, key = self._altered(ways)
@@ -217,7 +206,7 @@ class Altering(ast.NodeTransformer):
 
 
 def _surrounded(soft: ast.Call, assertion: ast.stmt) -> ast.stmt:
-    """Returns an assertion whose failure the judge notes; there is no object of the judge that could be found."""
+    """The judge notes the failure; no object of the judge can be found in the code."""
     frame: Any = ast.parse("if 0:\n try: 0\n except BaseException as __failure__: 0\n else: 0").body[0]
     frame.test, [attempt] = soft, frame.body
     attempt.body = [assertion]

@@ -1,9 +1,8 @@
 """Finds the program in a completion; None where there is none.
 
-A fenced block wins: of the blocks that are Python, or that name no language, the last one that defines what is asked
-for; where none does, the last that says that it is Python, as one that says nothing is often a sample of the output.
-Blocks before it that define what it uses go with it. Without a fence the text after the reasoning is the program, but
-for what runs on behind it. Reads any text in linear time.
+A fenced block wins: of the blocks in Python or without a language, the last that defines what is asked for; else the
+last that names Python, as one without a language is often sample output. Earlier blocks that define what it uses go
+with it. Without a fence the text after the reasoning is the program, without what follows it. Linear in the text.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ _END_TOKENS = re.compile(r"(?:\s*(?:<\|[a-z_]{1,30}\|>|</s>|<eos>|<end_of_turn>)
 
 
 def program_of(completion: str, *wanted: str) -> str | None:
-    """Returns the program that a completion offers, which is to define the wanted functions and classes.
-
-    Methods of `Solution` will do.
-    """
+    """Returns the program of a completion; `wanted`: functions and classes to define, or methods of `Solution`."""
     wanted = tuple(filter(None, wanted))
     text = completion.replace("\r\n", "\n")
     text = text[:-_LONGEST_END] + _END_TOKENS.sub("\n", text[-_LONGEST_END:])
@@ -80,7 +76,7 @@ def fenced_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _loose_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yields the language and the body of blocks whose fences stand within lines; only those that name Python."""
+    """Yields language and body of blocks whose fences stand within lines; only those that name Python."""
     for part in text.split("```")[1::2]:
         language, _, body = part.partition("\n")
         if language.strip().lower() in _PYTHON - {""} and body.strip():
@@ -101,13 +97,13 @@ def defines(program: str, name: str) -> bool:
 
 
 def _defined(program: str, wanted: tuple[str, ...]) -> int:
-    """Returns how many of the names a program defines, as globals or as methods of `Solution`."""
+    """How many of the names a program defines, as globals or as methods of `Solution`."""
     methods = set(_METHOD.findall(program)) if defines(program, "Solution") else set()
     return sum(bool(name) and (name in methods or defines(program, name)) for name in wanted)
 
 
 def _body(opened: re.Match[str], text: str) -> str:
-    """Returns the text of a block without the blanks by which all of it, as its fence, is set in."""
+    """The text of a block without the indentation that it shares with its fence."""
     blanks = opened[0][: len(opened[0]) - len(opened[0].lstrip(" \t"))]
     lines = text.split("\n")
     if not blanks or not all(line.startswith(blanks) or not line.strip() for line in lines):

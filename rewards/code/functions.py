@@ -1,9 +1,9 @@
 """Decides whether a solution must answer equal calls equally, and finds the assertions that test it.
 
-Two answers to equal calls can pass tests that no single answer passes: `f(n) ** 2 <= n`, `(f(n) + 1) ** 2 > n`. Where
-the tests show no sign that programs have a state, or answer at random, they run a second time with the first answers
-to what was asked (`guest.units.remembering`). An assertion that a single answer passes (`f(3) == 5`) gains nothing by
-others, and may be of a program with a state; it does not count there.
+Two answers to equal calls can pass tests that no single answer passes: `f(n) ** 2 <= n`, `(f(n) + 1) ** 2 > n`. If the
+tests show no sign of state or randomness, they run a second time with the first answers to what was asked
+(`guest.units.remembering`). An assertion that a single answer passes (`f(3) == 5`) gains nothing by others, and may be
+of a program with a state; it does not count there.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ def has_state(every: Sequence[ast.stmt], names: Collection[str]) -> bool:
 
     They do where they call one without arguments, or for what it does; where they ask whether two answers to the same
     call differ, or collect some; where they want two different things of one call; and where two objects are to be one.
-
-    Args:
-        every: the tests as they came.
-        names: the globals of the solution.
+    `every`: the tests as they came. `names`: the globals of the solution.
     """
     methods = lone_methods(every, names)
     calls = [
@@ -52,7 +49,6 @@ def has_state(every: Sequence[ast.stmt], names: Collection[str]) -> bool:
 
 
 def _is_of_identity(node: ast.Compare) -> bool:
-    """Returns whether a comparison asks whether two objects are the same, neither of which is a constant."""
     sides = [node.left, *node.comparators]
     return any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops) and not any(
         isinstance(side, ast.Constant) for side in sides
@@ -60,7 +56,7 @@ def _is_of_identity(node: ast.Compare) -> bool:
 
 
 def _acting(every: Sequence[ast.stmt]) -> list[ast.expr]:
-    """Returns what is evaluated for what it does: nobody looks at its value, and no exception is expected of it."""
+    """What is evaluated for its effect: its value is unused, and no exception is expected of it."""
     blocks: list[Any] = find(every, ast.With, ast.AsyncWith)
     expecting: list[Any] = [node for node in blocks if any(expects(item.context_expr) for item in node.items)]
     expecting += [node for node in find(every, ast.Try) if node.handlers]
@@ -73,7 +69,7 @@ def _acting(every: Sequence[ast.stmt]) -> list[ast.expr]:
 
 
 def _asks_for_others(every: Sequence[ast.stmt], calls: Sequence[ast.Call]) -> bool:
-    """Returns whether tests compare, add or collect several answers to one call, or want answers to follow each other.
+    """Whether tests compare, add or collect several answers to one call, or want answers to follow each other.
 
     Two answers within one condition do not count that are not compared themselves: `f(n) ** 2 <= n < (f(n) + 1) ** 2`.
     """
@@ -105,7 +101,7 @@ def _asks_for_others(every: Sequence[ast.stmt], calls: Sequence[ast.Call]) -> bo
 
 
 def _collects(every: Sequence[ast.stmt], calls: Sequence[ast.Call], loop: Any) -> bool:
-    """Returns whether a node is a loop that makes the same call each time, and does more than to assert something."""
+    """Whether the node is a loop that makes the same call each time, and does more than assert."""
     parts = [loop.elt] if hasattr(loop, "elt") else [loop.key, loop.value] if isinstance(loop, ast.DictComp) else []
     if isinstance(loop, ast.For | ast.AsyncFor | ast.While):
         parts = [each for each in loop.body if not isinstance(each, ast.Assert)]
@@ -128,7 +124,6 @@ def _collects(every: Sequence[ast.stmt], calls: Sequence[ast.Call], loop: Any) -
 
 
 def _follow(sides: Sequence[ast.expr], calls: Sequence[ast.Call], values: Mapping[str, ast.expr]) -> bool:
-    """Returns whether two answers of a function are to differ by a number that stands there, as those of a counter."""
     asked = [
         [call for name in names_in(side) for call in find(values.get(name, ast.Constant(0)), ast.Call)]
         + find(side, ast.Call)
@@ -140,7 +135,6 @@ def _follow(sides: Sequence[ast.expr], calls: Sequence[ast.Call], values: Mappin
 
 
 def _contradicts(every: Sequence[ast.stmt], calls: Sequence[ast.Call]) -> bool:
-    """Returns whether tests assert something of a call and elsewhere the contrary, or another value."""
     stored = Counter(names_in(every, ast.Store))
     wanted: dict[str, set[str]] = {}
     for test in conditions(every):
@@ -163,14 +157,12 @@ def _contradicts(every: Sequence[ast.stmt], calls: Sequence[ast.Call]) -> bool:
 
 
 def _terms(node: ast.expr) -> list[ast.expr]:
-    """Returns what is added or subtracted in an expression."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         return [*_terms(node.left), *_terms(node.right)]
     return [node]
 
 
 def _named(targets: Any) -> list[str]:
-    """Returns the names in targets, of functions and of their parameters."""
     named = [each.arg if isinstance(each, ast.arg) else each.name for each in find(targets, ast.arg, *FUNCTIONS)]  # type: ignore[attr-defined]
     return named or names_in(targets)
 
@@ -183,12 +175,7 @@ def conditions(every: Sequence[ast.stmt]) -> list[ast.expr]:
 
 @functools.lru_cache(maxsize=4096)
 def open_tests(source: str, names: tuple[str, ...]) -> str:
-    """Returns prepared tests without the assertions that a single answer passes, "" where no other is left.
-
-    Args:
-        source: the tests, with what the judge has put into them.
-        names: the globals of the solution.
-    """
+    """Returns prepared tests (`source`) without the assertions that a single answer passes; "" if no other is left."""
     every = ast.parse(source).body
     change = _Opening(every, names)
     done = [change.visit(node) for node in every]
@@ -196,11 +183,7 @@ def open_tests(source: str, names: tuple[str, ...]) -> str:
 
 
 class _Opening(ast.NodeTransformer):
-    """Removes assertions that a single answer passes.
-
-    Attributes:
-        asks: others are left that are of answers.
-    """
+    """Removes assertions that a single answer passes; `asks`: others are left that are of answers."""
 
     def __init__(self, every: Sequence[ast.stmt], names: Collection[str]) -> None:
         self._names = names
@@ -239,12 +222,11 @@ class _Opening(ast.NodeTransformer):
         return asked or called_by_name(node) in self._names
 
     def _is_given(self, node: ast.AST) -> bool:
-        """Returns whether an expression is made of no answers."""
         asks = any(map(self._is_answer, find(node, ast.Call)))
         return not asks and not set(names_in(node)) & {*self._derived, *self._names}
 
     def _is_direct(self, node: ast.AST, or_given: bool = False) -> bool:
-        """Returns whether an expression is an answer, or a collection of answers."""
+        """Whether an expression is an answer, or a collection of answers."""
         if isinstance(node, ast.List | ast.Tuple | ast.Dict):
             parts = [*node.keys, *node.values] if isinstance(node, ast.Dict) else node.elts
             return all(each is None or self._is_direct(each, True) for each in parts)
@@ -261,7 +243,6 @@ class _Opening(ast.NodeTransformer):
         return or_given and self._is_given(node)
 
     def _is_of_one(self, test: ast.expr) -> bool:
-        """Returns whether a single answer passes a condition, whatever it is of."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self._is_direct(operand)
@@ -281,7 +262,7 @@ class _Opening(ast.NodeTransformer):
         return self._is_direct(test)
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        """Leaves of an assertion the conditions that several answers pass; the others are evaluated all the same."""
+        """Keeps the conditions that several answers pass; the others are still evaluated."""
         judged = isinstance(node.test, ast.Call) and isinstance(node.test.func, ast.Constant)
         test = node.test.args[0] if judged else node.test  # type: ignore[attr-defined]
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]

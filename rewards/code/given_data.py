@@ -1,6 +1,6 @@
 """Decides whether tests certainly give plain data to functions.
 
-Each name has all the values that the tests bind to it anywhere, so that a function that has a name is seen wherever it
+Each name has all the values that the tests bind to it anywhere, so that a function with a name is noticed wherever it
 is given away. What is not known is no data.
 """
 
@@ -34,12 +34,7 @@ _KINDS: tuple[type, ...] = (str, bytes, list, dict, set, int, float, complex)
 
 
 class GivenData:
-    """What tests may give to functions.
-
-    Args:
-        every: the tests.
-        functions: the names of the functions under test, whose answers are plain data.
-    """
+    """What tests (`every`) may give to functions; `functions` names those under test, whose answers are plain data."""
 
     def __init__(self, every: Sequence[ast.stmt], functions: Collection[str]) -> None:
         self._functions = functions
@@ -63,7 +58,7 @@ class GivenData:
             self._others |= more
 
     def _bound(self, every: Sequence[ast.stmt]) -> Iterator[tuple[Collection[str], _Question, ast.expr | None]]:
-        """Yields names, what asks whether these get plain data, and the expression that it is asked of, if one is."""
+        """Yields names, what asks whether these get plain data, and the expression that it is asked of, if any."""
         calls = find(every, ast.Call)
         for node in find(every, ast.AST):
             match node:
@@ -93,7 +88,6 @@ class GivenData:
         return all(map(self.is_data, (*call.args, *(each.value for each in call.keywords))))
 
     def _is_iterated(self, node: ast.expr) -> bool:
-        """Returns whether the items of an expression are surely plain data."""
         if isinstance(node, ast.GeneratorExp):
             return self._is_made(node, node.elt)
         if not isinstance(node, ast.Call):
@@ -136,7 +130,6 @@ class GivenData:
         return name not in others and not hasattr(builtins, name) and name not in CUSTOMARY
 
     def _gives_data(self, node: ast.Call) -> bool:
-        """Returns whether a call gives plain data, whatever it is given."""
         function = node.func
         if isinstance(function, ast.Attribute):
             root = ast.unparse(function.value)
@@ -154,7 +147,6 @@ class GivenData:
         return name in _DATA_FUNCTIONS and all(map(self._is_iterated, node.args))
 
     def _returns_data(self, name: str) -> bool:
-        """Returns whether a function of the tests does, which may call itself."""
         helper = self._helpers[name]
         self._entered.add(name)
         values = [each.value for each in find(helper, ast.Return) if each.value is not None]
@@ -168,7 +160,7 @@ def _is_data_function(module: str, name: str) -> bool:
 
 
 def _attribute(module: str, name: str) -> Any:
-    """Returns what a module of the standard library has of a name; of any other module what is no data."""
+    """A module of the standard library's attribute; of any other module what is no data."""
     if module not in _DATA_MODULES:
         return print
     return getattr(importlib.import_module(module), name, print)

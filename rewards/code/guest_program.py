@@ -1,6 +1,6 @@
 """Makes the jobs of a judge's sandboxes, each of which runs a module of the package `guest`.
 
-Sandboxes with the capability "judge" hold these modules already. To others they travel as files beside the program.
+Sandboxes with the capability "judge" hold these modules; to others they travel as files beside the program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PACKAGE = "grpo.rewards.code.guest"
 
 
 def guest_job(pool: SandboxPool, module: str, orders: Mapping[str, Any], **job: Any) -> Job:
-    """Returns the job that runs `main` of a module, which does what the orders say; `job` has its other fields."""
+    """Returns the job that runs `main` of a module with these orders; `job` has its other fields."""
     given = json.dumps(orders).encode("ascii")
     if _holds_judge(pool):
         return Job(entry(module), stdin=given, **job)
@@ -34,10 +34,7 @@ def printing_job(pool: SandboxPool, source: str, **job: Any) -> Job:
 
 
 def _holds_judge(pool: SandboxPool) -> bool:
-    """Returns whether a pool's sandboxes hold the modules of the judge before a job begins.
-
-    A pool is asked once, as asking may look at the machine, and a pool that cannot be remembered not at all.
-    """
+    """Asks a pool once, as asking may look at the machine; a pool that cannot be remembered is not asked."""
     return isinstance(pool, Hashable) and _asked(pool)
 
 
@@ -48,7 +45,6 @@ def _asked(pool: SandboxPool) -> bool:
 
 @functools.cache
 def _files() -> dict[str, bytes]:
-    """Returns the modules by their paths; all packages on the way are empty."""
     parts = _PACKAGE.split(".")
     packages = ["/".join(parts[: count + 1]) for count in range(len(parts))]
     modules = {name: resources.files(_PACKAGE).joinpath(f"{name}.py").read_bytes() for name in JUDGE_MODULES}

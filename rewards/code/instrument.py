@@ -1,7 +1,6 @@
 """Prepares parsed tests to be run unit by unit: the judge hears which assertions were reached and how each unit ended.
 
-The functions of the judge stand in the code as texts, which `guest.together` replaces by the functions; see
-`guest.units` for what they do.
+The judge's functions stand in the code as texts, which `guest.together` replaces by the functions of `guest.units`.
 """
 
 from __future__ import annotations
@@ -31,10 +30,8 @@ from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, na
 class Prepared:
     """What is known of the assertions of tests.
 
-    Attributes:
-        sure: for each unit, its assertions that are reached whenever it runs to its end.
-        asking: the units with an assertion among these that asks something of the solution.
-        reaching: the units all of whose assertions stand where they may not be reached.
+    `sure`: for each unit, its assertions that are reached whenever it runs to its end. `asking`: the units with an
+    assertion among these that asks something of the solution. `reaching`: the units none of whose assertions is sure.
     """
 
     sure: list[list[int]] = field(default_factory=list)
@@ -45,11 +42,8 @@ class Prepared:
 class Instrument(ast.NodeTransformer):
     """Rewrites assertions, and calls of functions beside which the tests run.
 
-    Args:
-        names: the globals of the solution, and what stands for them.
-        every: the tests as they came.
-        split: the solution runs elsewhere.
-        sure: no test is skipped or may fail.
+    `names`: the globals of the solution, and what stands for them. `every`: the tests as they came. `split`: the
+    solution runs elsewhere. `sure`: no test is skipped or may fail.
     """
 
     def __init__(
@@ -178,21 +172,20 @@ class Instrument(ast.NodeTransformer):
         return node
 
     def _asks(self, test: ast.expr) -> bool:
-        """Returns whether an assertion asks for something of the solution.
+        """Whether an assertion asks for something of the solution.
 
-        Else it is there to fail, for a solution that catches that: `assert 1 == 2`, or, in a function that is to be
-        tried again, `assert len(calls) == 3`.
+        Else it is there to fail, in a block that catches it (`assert 1 == 2`) or a function that is tried again.
         """
         names = set(names_in(test)) - vars(builtins).keys()
         return bool(names) and (self._in_function == 0 or bool(names & (self._parameters | self._related)))
 
     def _passed(self, sure: bool) -> ast.stmt:
-        """Returns the statement that notes an assertion of another form, which stands behind it."""
+        """The statement, placed after an assertion of another form, that notes it."""
         self._assertions.append(sure)
         return ast.Expr(self.call("__true__", True, self._place(sure)))
 
     def _place(self, sure: bool) -> int:
-        """Returns the number of an assertion that is surely reached, -1 for one that may not be."""
+        """The number of an assertion that is surely reached, else -1."""
         if self._in_function != 0:
             place, self._in_function = (self._in_function, -1) if sure else (-1, self._in_function)
             return place
@@ -230,11 +223,11 @@ class Instrument(ast.NodeTransformer):
         return asked
 
     def _is_made_anew(self, node: ast.expr) -> bool:
-        """Returns whether an object of the solution is made without arguments, for the one call: `Solution().f(3)`."""
+        """Whether an object of the solution is made without arguments, for the one call: `Solution().f(3)`."""
         return isinstance(node, ast.Call) and not (node.args or node.keywords) and called_by_name(node) in self.names
 
     def _asserted(self, test: ast.expr) -> ast.expr:
-        """Returns the condition of an assertion; what is expected is computed before a call may empty it."""
+        """The condition; what is expected is computed before a call may empty it."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             test.values = [self._asserted(value) for value in test.values]
             return test
@@ -249,7 +242,7 @@ class Instrument(ast.NodeTransformer):
 
 
 def _begins_with_assertion(body: list[ast.stmt]) -> bool:
-    """Returns whether a function surely comes to its first assertion, unless something goes wrong before."""
+    """Whether a function surely comes to its first assertion, unless something goes wrong before."""
     for statement in body:
         if isinstance(statement, ast.Assert):
             return not isinstance(statement.test, ast.Constant)

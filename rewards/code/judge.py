@@ -22,13 +22,10 @@ async def judge(
     assurance: Literal["any", "split"] = "any",
     allowance: Allowance,
 ) -> tuple[str | None, CodeResult]:
-    """Returns the program of a completion, or None when it has none, and how it did.
+    """Returns the program of a completion, or None, and how it did.
 
-    With `assurance="split"` tests that have to run in one process with the solution are refused.
-
-    Raises:
-        TransientError: a sandbox failed.
-        UnusableTests: the tests cannot be used, or not with that assurance.
+    With `assurance="split"` tests that must share a process with the solution are refused. Raises TransientError: a
+    sandbox failed; UnusableTests: the tests cannot be used, or not with that assurance.
     """
     program = task.program(completion)
     plan = task.plan() if task.sources else None

@@ -1,8 +1,7 @@
 """Caches the judgements of this process, so that a program runs once for all rewards and verifiers.
 
-A verifier and a reward that judge the same completion, or several equal completions, share one execution: whoever asks
-first runs it, the others wait for it, and what they need later is kept for a while. The key is a digest of all that
-decides the result: program, tests, limits, sandbox. A result is shared and never a trouble: when the run fails or is
+The first to ask about a completion runs it, the others wait, and the result is kept for a while. The key is a digest of
+all that decides the result: program, tests, limits, sandbox. A failure is not shared: when the run fails or is
 cancelled, the next one who waits runs it. Results that depend on the clock are not kept beyond those who wait.
 """
 
@@ -38,10 +37,8 @@ class Judgements:
     async def once(self, what: object, run: Callable[[], Awaitable[CodeResult]], *, stop: bool) -> CodeResult:
         """Returns the result of something, from a run that is going on or has been, or from a new one.
 
-        Args:
-            what: all that decides the result but `stop`; its `repr` must tell it from anything else.
-            run: judges it.
-            stop: the tests after the first one that fails do not matter. A result with all tests answers that too.
+        `what`: all that decides the result but `stop`; its `repr` must identify it. `run`: judges it. `stop`: the tests
+        after the first failure do not matter; a result with all tests answers that too.
         """
         key = hashlib.sha256(repr(what).encode("utf-8", "surrogatepass")).digest()
         loop = asyncio.get_running_loop()
@@ -86,7 +83,6 @@ class Judgements:
 
 
 def _answers(result: CodeResult, stop: bool) -> bool:
-    """Returns whether a result has all tests that matter."""
     return stop or len(result.tests) == result.count
 
 

@@ -1,7 +1,7 @@
 """Finds the names in tests that the solution must define, and the imports that tests leave out.
 
-What the tests use and do not define is what the solution must define. Names that the prompt, the built-ins or a library
-define are the tests' own, so that a solution cannot redefine them.
+The solution must define what the tests use and do not define. Names that the prompt, the built-ins or a library define
+are the tests' own, so that a solution cannot redefine them.
 """
 
 from __future__ import annotations
@@ -55,12 +55,10 @@ CUSTOMARY |= {"bisect": "bisect", "copy": "copy"}
 def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_point: str) -> set[str]:
     """Returns the globals that the solution must define.
 
-    With an entry point that the tests use those are it and what they import from the solution, and nothing else:
-    another name that nobody defines is a fault of the tests. Without one a customary name (`Counter`, `gcd`) is the
-    tests' own where they use it beside a name that is not, and the solution's where an assertion asks for nothing else.
-
-    Raises:
-        UnusableTests: the tests use a name that nobody defines.
+    With an entry point that the tests use, those are it and what they import from the solution: another undefined name
+    is a fault of the tests. Without one a customary name (`Counter`, `gcd`) is the tests' own where they use it beside
+    a name that is not, and the solution's where an assertion asks for nothing else. Raises UnusableTests: the tests use
+    an undefined name.
     """
     free = free_names(every)
     imported, all_of_it = _imported_from_solution(every)
@@ -87,7 +85,6 @@ def wanted_names(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], entry_poi
 
 
 def _imported_from_solution(every: Sequence[ast.stmt]) -> tuple[set[str], bool]:
-    """Returns what the tests import from the solution by name, and whether they import all of it."""
     taken = [node for node in find(every, ast.ImportFrom) if node.module in SOLUTION_MODULES]
     imported = {alias.name for node in taken for alias in node.names}
     aliases = [alias for node in find(every, ast.Import) for alias in node.names if alias.name in SOLUTION_MODULES]
@@ -101,7 +98,7 @@ def _imported_from_solution(every: Sequence[ast.stmt]) -> tuple[set[str], bool]:
 
 
 def _patched(node: ast.Call, own: set[str]) -> set[str]:
-    """Returns the global of the solution that `monkeypatch.setattr` gives another value."""
+    """The global of the solution that `monkeypatch.setattr` replaces."""
     given = [str(each.value) if isinstance(each, ast.Constant) else ast.unparse(each) for each in node.args]
     if len(given) == 3 and given[0] in own:
         return {given[1]}
@@ -115,7 +112,7 @@ def _refuse_unknown(names: set[str]) -> None:
 
 
 def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
-    """Returns the names, customary ones, beside which some assertion asks for no other name of these."""
+    """The customary names that some assertion uses without another name of these."""
     defined: dict[str, set[str]] = {}
     alone: set[str] = set()
     for statement in every:
@@ -134,16 +131,16 @@ def _asked_for_alone(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
 
 
 def _bare_values(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
-    """Returns the names, written as variables are, that the tests do nothing with but compare something with them."""
+    """Variable-like names that the tests only compare something with."""
     compared = {id(side) for node in find(every, ast.Compare) for side in (node.left, *node.comparators)}
     used = {node.id for node in find(every, ast.Name) if id(node) not in compared}
     return {name for name in names - used if name == name.lower()}
 
 
 def _compared_with_literals(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
-    """Returns the names that tests only compare with values that stand in the tests, as the globals of a solution are.
+    """Names that tests only compare with values that stand in the tests, as the globals of a solution are.
 
-    So a solution gains nothing by them: `assert items == [3]` asks for just that, and `f(3) == expected` is none of it.
+    So a solution gains nothing by them: `assert items == [3]` asks for just that; `f(3) == expected` is no such use.
     """
     compared: set[int] = set()
     for node in find(every, ast.Compare):
@@ -154,11 +151,7 @@ def _compared_with_literals(every: Sequence[ast.stmt], names: set[str]) -> set[s
 
 
 def missing_imports(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names: set[str]) -> list[ast.stmt]:
-    """Returns the imports of what the tests use without importing it: libraries, modules and customary names.
-
-    Raises:
-        UnusableTests: a name can stand for a module, but is not used as one.
-    """
+    """Returns the imports that the tests leave out. Raises UnusableTests: a module's name is not used as a module."""
     free = free_names(every) - names - _free_and_defined(setup)[1]
     dotted = free & _module_names(every)
     imports: list[ast.stmt] = []
@@ -174,7 +167,7 @@ def missing_imports(every: Sequence[ast.stmt], setup: Sequence[ast.stmt], names:
 
 
 def _is_of_namesake(every: Sequence[ast.stmt], name: str) -> bool:
-    """Returns whether tests ask for what the class of a module has, and the module has not: `datetime.now()`."""
+    """Whether tests ask for what the class of a module has, and the module has not: `datetime.now()`."""
     if CUSTOMARY.get(name) != name:
         return False
     asked = {node.attr for node in find(every, ast.Attribute) if ast.unparse(node.value) == name}
@@ -189,7 +182,6 @@ def free_names(every: Sequence[ast.stmt]) -> set[str]:
 
 
 def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
-    """Returns the global names that statements use, and those that they define."""
     source = ast.unparse(ast.Module(list(statements), []))
     top = symtable.symtable(source, "tests", "exec")
     defined = {name for node in find(statements, ast.FunctionDef) for name in _set_on_module(node)}
@@ -205,7 +197,6 @@ def _free_and_defined(statements: Sequence[ast.stmt]) -> tuple[set[str], set[str
 
 
 def _set_on_module(node: ast.FunctionDef) -> set[str]:
-    """Returns the global names that pytest's `setup_module(module)` sets on its argument."""
     if node.name != "setup_module" or not node.args.args:
         return set()
     attributes = [each for each in find(node, ast.Attribute) if isinstance(each.ctx, ast.Store)]
@@ -213,13 +204,13 @@ def _set_on_module(node: ast.FunctionDef) -> set[str]:
 
 
 def _module_names(every: Sequence[ast.stmt]) -> set[str]:
-    """Returns the names that are used with a dot after them only, as modules are."""
+    """Names that are only used with a dot after them, as modules are."""
     dotted = {id(node.value) for node in find(every, ast.Attribute)}
     return set(names_in(every)) - {node.id for node in find(every, ast.Name) if id(node) not in dotted}
 
 
 def _outermost_called(every: Sequence[ast.stmt]) -> set[str]:
-    """Returns the function that each assertion calls first, for solutions that are named like a built-in."""
+    """The function that each assertion calls first, for solutions named like a built-in."""
     calls = [[called_by_name(call) for call in find(node.test, ast.Call)] for node in find(every, ast.Assert)]
     return {next(filter(None, names)) for names in calls if any(names)}
 
@@ -235,8 +226,8 @@ def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
     """Returns whether tests look at what a call does to its arguments.
 
     They do where a call stands alone, and is not to raise, or gives None, and where what was given is compared itself.
-    Elsewhere an argument that the solution empties would only make tests ask for less: `assert f(d) == {v: k for k, v
-    in d.items()}`.
+    Elsewhere a solution could empty an argument so that tests ask for less: `assert f(d) == {v: k for k, v in
+    d.items()}`.
     """
     functions = names | {"candidate"}
     blocks = [node for node in find(every, ast.With) if called(node.items[0].context_expr) == "raises"]
@@ -256,7 +247,6 @@ def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
 
 
 def _outermost(node: ast.expr) -> str:
-    """Returns the name of the function that an expression calls, "" where it is no call."""
     if not isinstance(node, ast.Call):
         return ""
     function = node.func

@@ -1,7 +1,7 @@
 """Judges programs that print, by comparing each output with the expected one.
 
-The outputs are compared here, in this process; an expected output never enters a sandbox. A program passes a test when
-it ends by itself with status 0 and the whole of what it printed is what was expected. Trouble of a sandbox is raised.
+Outputs are compared in this process; an expected output never enters a sandbox. A program passes a test when it ends by
+itself with status 0 and all of its output is what was expected. Trouble of a sandbox is raised.
 
 - exact: the same bytes.
 - trimmed: the same lines, but for blanks at the ends of lines and blank lines at the end.
@@ -37,12 +37,9 @@ async def judge_outputs(
     tolerance: float = 1e-6,
     allowance: Allowance,
 ) -> CodeResult:
-    """Judges a program by what it prints for each input.
+    """Judges a program by what it prints for each input. Raises TransientError: a sandbox failed.
 
     A program that was too slow for four tests is not run for the others: they count as failed in the same way.
-
-    Raises:
-        TransientError: a sandbox failed.
     """
     jobs = [printing_job(pool, program, stdin=given, limits=allowance.limits()) for given in task.inputs]
     tests: list[UnitResult] = []

@@ -1,8 +1,8 @@
 """Tries generic cheats on a task, to find tests that accept a program which solves nothing.
 
-Tests that ask for little cannot be defended by any judge, so a task that pays a cheat is left out of training. The
-cheats are the same for every task and read nothing of its tests but the names that a solution must define. They are
-judged side by side, each up to the first test that it fails, once for each task and process.
+No judge can defend weak tests, so a task that pays a cheat is left out of training. The cheats are the same for every
+task and read only the names that a solution must define. They are judged side by side, each up to its first failure,
+once for each task and process.
 
 A panel takes the processor time of about 15 honest programs of the task where they print (40 ms) or functions are
 called with plain data (0.15 s), and of 20 where tests and program share a process (0.5 s).
@@ -110,13 +110,7 @@ PANELS = Judgements(most=65_536)
 
 
 def cheats_for(task: Task) -> dict[str, str]:
-    """Returns the completions that are played against a task, by what they do.
-
-    Nothing is played that computes: `sorted` is the right answer to some tasks.
-
-    Raises:
-        UnusableTests: the tests cannot be used.
-    """
+    """Returns the cheats for a task by what they do; none computes, as `sorted` may be right. Raises UnusableTests."""
     if not task.sources:
         return {what: _FENCED.format(program) for what, program in _PRINTED.items()}
     plan = task.plan()
@@ -130,7 +124,6 @@ def cheats_for(task: Task) -> dict[str, str]:
 
 
 def _program(before: str, base: str, body: str, names: tuple[str, ...], classes: set[str]) -> str:
-    """Returns a program that defines the names, each as a function with that body or a class of such methods."""
     parts = [before, f"def body(*args, **named):\n    {body}\n"]
     for name in names:
         if name in classes:
@@ -142,14 +135,7 @@ def _program(before: str, base: str, body: str, names: tuple[str, ...], classes:
 
 
 async def paid_cheats(sandbox: str, task: Task, *, memory: int, **options: Any) -> tuple[str, ...]:
-    """Returns what the cheats do that pass every test of a task; a task with one is weak.
-
-    The options are those of `judge`.
-
-    Raises:
-        TransientError: a sandbox failed.
-        UnusableTests: the tests cannot be used.
-    """
+    """Returns what a task's paid cheats do; `options`: those of `judge`. Raises TransientError, UnusableTests."""
     cheats = cheats_for(task)
     allowance = Allowance(_SECONDS, memory, stop=True)
 

@@ -1,6 +1,6 @@
 """Decides whether tests only call functions with plain data and use the results as plain data.
 
-Where that is not sure the answer is no, and the tests run in one process with the solution.
+If that is not sure, the answer is no, and the tests run in one process with the solution.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Reader:
         return all(map(GivenData([*self._every, *self._setup], self._functions).is_given, self._calls))
 
     def _is_function(self, name: str) -> bool:
-        """Returns whether a capitalised name is no class: none is named so, and each call is to equal plain data."""
+        """Whether a capitalised name is no class: none is named so, and each call is to equal plain data."""
         calls = [call for call in self._calls if called_by_name(call) == name]
         return "_" in name and bool(calls) and all(map(self._is_to_equal_data, calls))
 
@@ -101,7 +101,7 @@ class _Reader:
         return not isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.Yield | ast.YieldFrom | ast.Global)
 
     def _is_allowed_module(self, alias: ast.alias) -> bool:
-        """Returns whether a module computes values only, or is of the standard library and not used."""
+        """Whether a module only computes values, or is of the standard library and not used."""
         module = alias.name.partition(".")[0]
         unused = (alias.asname or module) not in self._mentioned and module in sys.stdlib_module_names
         return module in _MODULES or unused
@@ -110,7 +110,7 @@ class _Reader:
         return called_by_name(node) in self._functions
 
     def _is_called(self, node: ast.Name) -> bool:
-        """Returns whether a mention of the solution is one of its calls, or hands the function to `check` or `map`."""
+        """Whether a mention of the solution is one of its calls, or hands the function to `check` or `map`."""
         parent = self._parents.get(id(node))
         if isinstance(parent, ast.Call):
             return parent.func is node or called_by_name(parent) in ("check", "map")
@@ -118,12 +118,10 @@ class _Reader:
         return names_it or (isinstance(node.ctx, ast.Store) and node.id == "candidate")
 
     def _is_mapped(self, node: ast.Name) -> bool:
-        """Returns whether a function of the solution is what `map` calls."""
         parent = self._parents.get(id(node))
         return isinstance(parent, ast.Call) and called_by_name(parent) == "map" and parent.args[:1] == [node]
 
     def _assigned(self, call: ast.Call) -> set[str]:
-        """Returns the names that get an answer of the solution."""
         node: ast.AST | None = call
         while node is not None and not isinstance(node, ast.stmt):
             node = self._parents.get(id(node))
@@ -136,17 +134,16 @@ class _Reader:
         return set()
 
     def _functions_of(self, use: ast.expr) -> set[str]:
-        """Returns the functions of which an expression may be an answer."""
         if isinstance(use, ast.Call):
             return {called_by_name(use)} - {""}
         name = getattr(use, "id", "")
         return {called_by_name(call) for call in self._calls if name in self._assigned(call)}
 
     def _use(self, node: ast.expr) -> str:
-        """Returns how an answer is used.
+        """How an answer is used: "data" (compared with data, indexed, counted, iterated), "open", "object" or "kept".
 
-        As only data can be ("data": compared with data, indexed, counted, iterated), as data and other things can be
-        ("open"), as no data is ("object"), or not yet ("kept": it gets a name, or nobody looks).
+        "open" is as data and other things can be, "object" as no data is, "kept" not yet: it gets a name, or nobody
+        looks.
         """
         parent = self._parents.get(id(node))
         if isinstance(parent, ast.Assign | ast.Expr):
@@ -178,19 +175,19 @@ class _Reader:
         return "data"
 
     def _is_answer(self, node: ast.expr) -> bool:
-        """Returns whether an expression is made of answers of the solution and of nothing that is surely data."""
+        """Whether an expression is made of answers of the solution and of nothing that is surely data."""
         if isinstance(node, ast.BinOp):
             return self._is_answer(node.left) or self._is_answer(node.right)
         return self._is_of_solution(node) or (isinstance(node, ast.Name) and node.id in self._answers)
 
 
 def _asks_its_arguments(node: ast.FunctionDef) -> bool:
-    """Returns whether a function of the tests asks its arguments for attributes, as those of no plain data."""
+    """Whether a function of the tests uses attributes of its arguments that plain data lacks."""
     local = {each.arg for each in find(node, ast.arg)} | set(names_in(node, ast.Store))
     owners = [each.value for each in find(node, ast.Attribute)]
     return any(not isinstance(owner, ast.Name) or owner.id in local for owner in owners)
 
 
 def _is_foreign_error(name: str) -> bool:
-    """Returns whether a name is that of an exception that is not built in, and so does not cross."""
+    """Whether a name is that of an exception that is not built in, and so does not cross."""
     return name.endswith(("Error", "Exception", "Warning")) and not hasattr(builtins, name)

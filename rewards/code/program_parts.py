@@ -1,15 +1,14 @@
 """Joins a program from several blocks into one source text, and cuts off text behind the program.
 
-An answer in steps gives the imports in one block, a helper in the next and the function asked for in the last. What the
-chosen block calls and does not define is looked for in the others, from the nearest before it on; blocks found so are
-put in front, each run on its own, so that one that fails spoils nothing. Blocks that read input are left out, and
-imports that a program needs none of are not looked for. Nothing is parsed: an untrusted text is only searched, in
-linear time.
+An answer in steps may give imports, helpers and the function asked for in different blocks. What the chosen block calls
+and does not define is looked for in the others, from the nearest before it on; blocks found so are put in front, each
+run on its own, so that one that fails spoils nothing. Blocks that read input are left out. Nothing is parsed: an
+untrusted text is only searched, in linear time.
 
-What continues a prompt has no fence at its start, and goes on after the function with prints, other functions, prose or
-the next question, cut off anywhere. A section of it, from one line that is not set in to the next, stays where it
-stands before the end of what is asked for, gives a name a value, defines a name that the rest mentions, is decorated by
-what the rest defines, or does something with it (fills a table, sets a limit).
+What continues a prompt has no fence at its start, and may go on after the function with prints, other functions, prose
+or the next question. A section, from one unindented line to the next, is kept if it stands before the end of what is
+asked for, gives a name a value, defines a name that the rest mentions, is decorated by what the rest defines, or does
+something with it (fills a table, sets a limit).
 """
 
 from __future__ import annotations
@@ -55,9 +54,8 @@ _MOST_BLOCKS, _LONGEST = 12, 60_000
 def with_parts(chosen: str, blocks: Sequence[str]) -> str:
     """Returns a program with the parts of it that stand in other blocks.
 
-    Args:
-        chosen: the block that defines what is asked for; one that is set in continues a prompt and stays as it is.
-        blocks: all blocks of the completion that may be code, in order, `chosen` among them.
+    `chosen`: the block that defines what is asked for; an indented one continues a prompt and stays as it is. `blocks`:
+    all blocks of the completion that may be code, in order, `chosen` among them.
     """
     if (
         not 1 < len(blocks) <= _MOST_BLOCKS
@@ -86,12 +84,10 @@ def with_parts(chosen: str, blocks: Sequence[str]) -> str:
 
 
 def _run(block: str) -> str:
-    """A statement that runs a block in the globals of the program, whatever comes of it."""
     return f"try:\n    exec({block!a}, globals())\nexcept Exception:\n    pass"
 
 
 def _offered(block: str) -> set[str]:
-    """The functions, classes, constants and modules that a block defines."""
     names = {name for match in _DEFINED.finditer(block) for name in match.groups() if name}
     for match in _IMPORTED.finditer(block):
         imported = {part.split()[-1].split(".")[0] for part in match[1].split(",") if part.strip(" \t*")}
@@ -100,13 +96,12 @@ def _offered(block: str) -> set[str]:
 
 
 def _bound(program: str) -> set[str]:
-    """The names that a program gives a value anywhere."""
     names = {name for match in _BOUND.finditer(program) for name in match.groups() if name}
     return names | _offered(program)
 
 
 def _missing(program: str) -> set[str]:
-    """The names that a program mentions; comments and texts are mentioned too."""
+    """The names that a program mentions, also in comments and texts."""
     return set(_NAME.findall(program)) - _bound(program)
 
 
@@ -124,9 +119,8 @@ def opened_by_prompt(text: str) -> str | None:
 def without_tail(program: str, wanted: tuple[str, ...]) -> str:
     """Returns a program without the sections behind what is asked for that nothing needs.
 
-    Args:
-        program: a text without fences.
-        wanted: the names asked for; a text that begins set in continues the last of them.
+    `program`: a text without fences. `wanted`: the names asked for; a text that begins indented continues the last of
+    them.
     """
     starts = [match.start() for match in _SECTION.finditer(program)]
     if not wanted or not starts or len(starts) > _MOST_SECTIONS:
@@ -163,7 +157,6 @@ def without_tail(program: str, wanted: tuple[str, ...]) -> str:
 
 
 def _decorators(section: str) -> str:
-    """Returns what stands before the definition of a decorated section; "" of any other."""
     match = _DEFINITION.search(section) if section.startswith("@") else None
     return "" if match is None else section[: match.start()]
 

@@ -1,6 +1,6 @@
 """Holds the results of a program's tests: one outcome per test, and one for all of them.
 
-The outcomes of a score are facts about the program. Trouble of a sandbox is no outcome at all: it is raised.
+The outcomes of a score are facts about the program. Trouble of a sandbox is raised and is no outcome.
 """
 
 from __future__ import annotations
@@ -57,11 +57,9 @@ class UnitResult:
 class CodeResult:
     """How a program did.
 
-    Attributes:
-        tests: each test that was to run, in order; those after the first failure are missing when the judge stopped.
-        count: how many tests there are.
-        assurance: "split" (tests and program in sandboxes of their own, or outputs compared outside) or "guarded".
-        degraded: the protections that were missing.
+    `tests`: each test that was to run, in order, up to the first failure when the judge stopped. `count`: of all tests.
+    `assurance`: "split" (tests and program in sandboxes of their own, or outputs compared outside) or "guarded".
+    `degraded`: the protections that were missing.
     """
 
     tests: tuple[UnitResult, ...]
@@ -113,7 +111,7 @@ class CodeResult:
 
 
 def failed_loading(why: str) -> UnitResult:
-    """Returns what each test is of a program that failed before the first one."""
+    """Returns the result of every test of a program that failed before the first one."""
     return UnitResult("compile_error" if why.startswith(SYNTAX_ERRORS) else "runtime_error", f"on loading: {why}")
 
 

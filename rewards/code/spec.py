@@ -1,7 +1,6 @@
 """Registers the verifier and the reward `code`, which judge a completion's program by the tests of its row.
 
-Programs run in the sandbox that the option `sandbox` names, many at a time. Trouble of the sandbox is tried again and
-then a failure, which masks the completion; it is never a score.
+Trouble of a sandbox is tried again and then a failure, which masks the completion; it is never a score.
 """
 
 from __future__ import annotations
@@ -36,12 +35,7 @@ _CASES: list[tuple[str, dict[str, Any], bool | None]] = [
 
 
 def prepare(*, sandbox: str, seconds: float, memory: int, tolerance: float, **others: Any) -> None:
-    """Refuses options that cannot work.
-
-    Raises:
-        OptionError: a number is out of its range.
-        UsageError: no sandbox has that SPEC.
-    """
+    """Refuses options that cannot work. Raises OptionError: a number out of range; UsageError: no such sandbox."""
     numbers = {"seconds": seconds, "memory": memory, "threshold": others.get("threshold", 1.0)}
     for name, value in numbers.items():
         if not 0 < value < float("inf"):
@@ -80,12 +74,8 @@ async def judged(
 ) -> tuple[str | None, CodeResult]:
     """Returns the program of a completion, or None, and how it did; the verifier and the reward share one run.
 
-    What it needs is imported when a program is to be judged, and not when plugins are listed.
-
-    Raises:
-        DatasetError: the row has no tests.
-        TransientError: a sandbox failed.
-        UnusableTests: the tests cannot be used, or pay a generic cheat and `weak` is "exclude".
+    Imports what it needs only now, so that listing plugins stays cheap. Raises DatasetError: no tests; TransientError:
+    a sandbox failed; UnusableTests: unusable, or they pay a generic cheat and `weak` is "exclude".
     """
     from grpo.plugins.pools import pool_of
     from grpo.rewards.code.allowance import Allowance
@@ -127,11 +117,7 @@ def cheats(row: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def judging(**defaults: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a plugin function the columns and options of `judged`, before options of its own.
-
-    Args:
-        defaults: options of `judged` that have another default here.
-    """
+    """Gives a plugin function the columns and options of `judged`, with these defaults, before its own."""
 
     def give(function: Callable[..., Any]) -> Callable[..., Any]:
         shared = inspect.signature(judged).parameters.values()

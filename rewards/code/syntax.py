@@ -16,7 +16,6 @@ _LARGEST_BASE, _LARGEST_FACTOR = 200, 10_000
 
 
 def words(text: str) -> frozenset[str]:
-    """Returns the words of a text."""
     return frozenset(text.split())
 
 
@@ -59,7 +58,7 @@ def literal(node: ast.expr) -> tuple[Any] | None:
 
 
 def _is_cheap(node: ast.AST) -> bool:
-    """Returns whether a node may stand in a value that is computed here: no name, and no number of a million digits."""
+    """Whether a node may be computed here: no name, and no number of a million digits."""
     if isinstance(node, ast.BinOp):
         sizes = [each.value for each in find(node, ast.Constant) if type(each.value) is int]
         most = max(map(abs, sizes), default=0)

@@ -49,8 +49,7 @@ class Task:
         prompt: code that a completion continues unless it defines the entry point, or "".
         sources: assertions; empty for a program that prints.
         before: code to run before the assertions.
-        inputs: what a program that prints reads, for each test.
-        outputs: what it must print.
+        inputs, outputs: what a program that prints reads for each test, and must print.
     """
 
     entry_point: str = ""
@@ -65,11 +64,7 @@ class Task:
         return plan_tests(self.sources, before=self.before, prompt=self.prompt, entry_point=self.entry_point)
 
     def program(self, completion: str) -> str | None:
-        """Returns the whole program that a completion offers, or None when it offers none.
-
-        Raises:
-            UnusableTests: what the tests ask for cannot be found in them.
-        """
+        """Returns the whole program of a completion, or None. Raises UnusableTests: no name to look for."""
         name = leading_name(self.entry_point)
         asked = (name,) if name or not self.sources else self.plan().names
         offered = program_of(completion, *asked)
@@ -81,9 +76,7 @@ class Task:
 def task_of(row: Columns, *, tolerance: float = 0.0) -> Task:
     """Returns the task of a row; where a call's result is compared, a float may differ by the tolerance.
 
-    Raises:
-        DatasetError: the row has no tests.
-        UnusableTests: they are of no known form.
+    Raises DatasetError: the row has no tests; UnusableTests: they are of no known form.
     """
     entry = _text(row.entry_point, "entry_point")
     tests = _decoded(row.tests)
@@ -103,7 +96,6 @@ def task_of(row: Columns, *, tolerance: float = 0.0) -> Task:
 
 
 def _of_object(tests: Mapping[str, Any], row: Columns, entry: str, tolerance: float) -> Task:
-    """Returns the task of tests that are one object."""
     name = _text(tests.get("fn_name"), "fn_name") or _text(row.fn_name, "fn_name") or entry
     if isinstance(tests.get("test_cases"), Sequence):
         return _of_pairs(tests["test_cases"], row, name, tolerance)
@@ -119,7 +111,6 @@ def _of_object(tests: Mapping[str, Any], row: Columns, entry: str, tolerance: fl
 
 
 def _of_pairs(tests: Sequence[Any], row: Columns, entry: str, tolerance: float) -> Task:
-    """Returns the task of tests that are a list of objects, each an input with its output, or an assertion."""
     sources = [
         _sources(each[key], key) for each in tests for key in _SOURCES if isinstance(each, Mapping) and each.get(key)
     ]
@@ -136,7 +127,6 @@ def _of_pairs(tests: Sequence[Any], row: Columns, entry: str, tolerance: float) 
 
 
 def _of_examples(inputs: Any, outputs: Any, name: str, row: Columns, tolerance: float) -> Task:
-    """Returns the task of inputs with outputs: calls when there is a function to call, else a program that prints."""
     if isinstance(inputs, str) or not isinstance(inputs, Sequence):
         inputs, outputs = [inputs], [outputs]
     if not isinstance(outputs, Sequence) or isinstance(outputs, str) or len(inputs) != len(outputs) or not inputs:
@@ -150,7 +140,6 @@ def _of_examples(inputs: Any, outputs: Any, name: str, row: Columns, tolerance: 
 
 
 def _call(name: str, given: Any, wanted: Any, tolerance: float) -> str:
-    """Returns the assertion that a function gives a result."""
     if isinstance(given, str):
         given = [_json(line) for line in given.split("\n") if line.strip()]
         wanted = _json(wanted) if isinstance(wanted, str) else wanted
@@ -160,7 +149,7 @@ def _call(name: str, given: Any, wanted: Any, tolerance: float) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Returns the source of a value, which needs no name for an infinite number, as `repr` would."""
+    """The source of a value, which needs no name for an infinite number, unlike `repr`."""
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, dict):
@@ -188,7 +177,7 @@ def _json(text: str) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """Returns what a JSON object or list in a text stands for; any other value as it is."""
+    """What a JSON object or list in a text stands for; any other value as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         read = _json(value)
         return value if isinstance(read, str) else read
@@ -213,9 +202,9 @@ def _text(value: Any, column: str) -> str:
 
 
 def _code_prompt(prompt: Any, entry_point: str) -> str:
-    """Returns the prompt if it is code that begins the entry point, as HumanEval's are, else "".
+    """The prompt if it is code that begins the entry point, as HumanEval's are, else "".
 
-    Code that only stands before a class will do where a method is asked for: imports, and the classes of arguments.
+    Where a method is asked for, code that only precedes a class will do: imports, and the classes of arguments.
     """
     if not isinstance(prompt, str) or not entry_point:
         return ""

@@ -51,12 +51,7 @@ _REPORT_BYTES = 16 * 2**20
 
 
 async def judge_tests(pool: SandboxPool, program: str, plan: Plan, *, allowance: Allowance) -> CodeResult:
-    """Judges a solution by prepared tests.
-
-    Raises:
-        TransientError: a sandbox failed.
-        UnusableTests: the tests cannot be judged.
-    """
+    """Judges a solution by prepared tests. Raises TransientError: a sandbox failed; UnusableTests."""
     result, first = await _judged(pool, program, plan, allowance)
     tests = list(result.tests)
     if result.passed == result.count or (result.passed and not allowance.stop):
@@ -84,7 +79,7 @@ async def _changing(
 
 
 async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> dict[int, str]:
-    """Returns the units that a solution passes for another reason than that it is right, and the reason."""
+    """The units that a solution passes for another reason than that it is right, and the reason."""
     allowance = replace(allowance, stop=False)
     held = _Held()
     for run in range(RUNS):
@@ -98,16 +93,13 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
 
 
 def _functions(plan: Plan) -> tuple[str, ...]:
-    """Returns the names by which tests call the functions of a solution."""
     return (*(name for name in plan.names if plan.kind == "calls" or not name[:1].isupper()), "candidate")
 
 
 class _Held:
     """Counts the altered assertions that held all the same.
 
-    Attributes:
-        objects: objects of the solution were asked in some.
-        reached: the units in which some were reached.
+    `objects`: objects of the solution were asked in some. `reached`: the units in which some were reached.
     """
 
     def __init__(self) -> None:
@@ -137,7 +129,7 @@ class _Held:
                     self._counted.setdefault((unit, group), []).append(bool(most))
 
     def units(self) -> set[int]:
-        """Returns the units with an assertion that held although no right solution has it hold.
+        """The units with an assertion that held although no right solution has it hold.
 
         Numbers are the exception: they may equal half of all others, as remainders do, or all that are near.
         """
@@ -163,10 +155,8 @@ async def _judged(
 ) -> tuple[CodeResult, _Report]:
     """Judges a solution once; returns the result, and what its units noted and asked.
 
-    Args:
-        run: the number of a run in which what the tests expect is altered, or REMEMBERING, in which equal calls get
-            the first answer.
-        asked: the calls that are made before.
+    `run`: the number of a run with altered tests, or REMEMBERING, in which equal calls get the first answer. `asked`:
+    the calls that are made before.
     """
     tests: list[UnitResult] = []
     joined = _Report()
@@ -200,10 +190,7 @@ async def _judged(
 
 
 async def _hold_to_limit(pool: SandboxPool, tests: list[UnitResult], long: set[int], run: _Run) -> None:
-    """Runs each unit that took long on the clock once more alone, where its processor time is known exactly.
-
-    The process of the solution has a timer that ends it, but a solution can turn that off.
-    """
+    """Runs long units once more alone, as a solution can turn off the timer that ends its process."""
     suspects = sorted(unit for unit in long if unit < len(tests) and tests[unit].passed)
     if not suspects:
         return
@@ -221,14 +208,14 @@ class _Report:
 
     Attributes:
         tests: how the units ended, from the first that was to run.
-        rest: what the units that are not among them are, if they are not run again.
+        rest: the result of the units that are not among them, if they are not run again.
         over: running the others again would change nothing.
         starved: the last of them was late, but the solution had hardly any processor.
-        waited: how long the solution waited for one, in seconds, or None where that is not known.
+        waited: how long the solution waited for one, in seconds; None if unknown.
         long: the units that took more time on the clock than they may take of the processor.
         notes: by the units, what they noted each time they ran.
         asked: the calls of functions, in the form of plain data.
-        cpu: processor time that the solution used in all, in seconds.
+        cpu: processor time of the solution in all, in seconds.
     """
 
     tests: list[UnitResult] = field(default_factory=list)
@@ -247,10 +234,8 @@ class _Report:
 class _Run:
     """One run of the units from the first one on.
 
-    Attributes:
-        number: of a run with altered tests; None for the tests as they are.
-        last: the last unit to run; -1 for all.
-        exactly: processor time of the whole run, in seconds; 0 for what its units may take.
+    `number`: of a run with altered tests; None for the tests as they are. `last`: the last unit to run; -1 for all.
+    `exactly`: processor time of the whole run, in seconds; 0 for what its units may take.
     """
 
     program: str
@@ -264,12 +249,7 @@ class _Run:
     exactly: float = 0.0
 
     async def report(self, pool: SandboxPool) -> _Report:
-        """Runs them; returns what they said.
-
-        Raises:
-            TransientError: a sandbox failed.
-            UnusableTests: the tests cannot be judged.
-        """
+        """Runs the units. Raises TransientError: a sandbox failed; UnusableTests: the tests cannot be judged."""
         [result] = await pool.run([self._pair(pool)])
         peer = result.peer
         if peer is None:
@@ -297,7 +277,6 @@ class _Run:
         return report
 
     def _source(self) -> str:
-        """Returns the tests of this run."""
         if self.number is None:
             return self.plan.source
         if self.number == REMEMBERING:
@@ -307,7 +286,7 @@ class _Run:
     def _pair(self, pool: SandboxPool) -> Job:
         """Returns the trusted side, with the side of the solution as its peer.
 
-        Their orders are fields of the plan and of this run; moreover token: the secret of what the tests say where the
+        Their orders are fields of the plan and of this run, and token: the secret of what the tests say where the
         solution runs beside them; draws: the seed of all random numbers beside the solution; seconds: of the trusted
         side the time on the clock for loading and for each unit, of the other side the processor time, after which its
         process is ended.
@@ -348,7 +327,6 @@ class _Run:
 
 
 def _draws_of(program: str, tests: str) -> int:
-    """Returns a number that is the same in each run of a program, and another one for any other program."""
     return int.from_bytes(hashlib.sha256(ascii([program, tests]).encode()).digest()[:8])
 
 
@@ -356,7 +334,7 @@ _PASSED_OVER = UnitResult("no_verdict", "it did not run")
 
 
 def _note(report: _Report, place: int, ended: UnitResult) -> None:
-    """Notes how a unit ended; one that ran several times has passed if it did each time."""
+    """A unit that ran several times has passed if it did each time."""
     while len(report.tests) < place:
         report.tests.append(_PASSED_OVER)
     if place == len(report.tests):
@@ -388,7 +366,6 @@ def _conclude(
 
 
 def _ended(how: str, why: str, peer: JobResult, allowance: Allowance, *, loading: bool = False) -> UnitResult:
-    """Returns how a unit ended, from the word that the tests have for it."""
     if how == "passed":
         return UnitResult("accepted")
     if how in ("late", "gone", "garbled"):

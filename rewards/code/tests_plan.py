@@ -1,8 +1,8 @@
 """Plans how tests are judged: their units, the names that the solution must define, and by which of two judges.
 
-The tests alone decide, before any completion is read. Tests that call functions with plain data, and use what comes
-back as plain data, are `calls`: they run in one sandbox and the functions in another. All others are `objects`: they
-run in one process with the solution, by pytest where they are written for it.
+The tests alone decide, before any completion is read. Tests that only exchange plain data with functions are `calls`:
+they run in one sandbox and the functions in another. All others are `objects`: they run in one process with the
+solution, by pytest where they are written for it.
 
 A unit is what can pass or fail on its own: a top-level assertion with the statements that lead to it, an assertion of a
 `check(candidate)` function, a test function, a method of a test class. Only tests are parsed here, never a solution.
@@ -72,17 +72,13 @@ class Plan:
 
 @functools.lru_cache(maxsize=4096)
 def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", entry_point: str = "") -> Plan:
-    """Prepares tests.
+    """Prepares tests. Raises UnusableTests: they are no Python, assert nothing, or use what nobody defines.
 
     Args:
         tests: the source texts; each of several is one unit, unless it defines test functions.
         before: statements that run before them and may use the solution.
         prompt: code that the solution continues, whose other definitions the tests may use; "" for none.
-        entry_point: the function under test, as the tests would write it (`f`, `Solution().f`), or "" to find the
-            names in the tests.
-
-    Raises:
-        UnusableTests: they are no Python, assert nothing, or use what nobody defines.
+        entry_point: the function under test, as the tests write it (`f`, `Solution().f`); "" to find it in the tests.
     """
     entry = leading_name(entry_point)
     setup = _setup(prompt, entry)
@@ -138,7 +134,6 @@ def plan_tests(tests: tuple[str, ...], *, before: str = "", prompt: str = "", en
 
 
 def _asserts_something(every: Sequence[ast.stmt]) -> bool:
-    """Returns whether tests have an assertion of any form."""
     asserted = [
         node for node in find(every, ast.Assert) if not (isinstance(node.test, ast.Constant) and node.test.value)
     ]
@@ -147,7 +142,7 @@ def _asserts_something(every: Sequence[ast.stmt]) -> bool:
 
 
 def _methods_of_new(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
-    """Returns the methods of `Solution()` that tests use, where they use nothing else of it and no such names."""
+    """The methods of `Solution()` that tests use, if they use nothing else of it and no such names."""
     made = [node for node in find(every, ast.Attribute) if ast.unparse(node.value) == "Solution()"]
     methods, used = {node.attr for node in made}, names_in(every)
     alone = "Solution" in names and used.count("Solution") == len(made) and not methods & {*used, *dir(builtins)}
@@ -155,7 +150,7 @@ def _methods_of_new(every: Sequence[ast.stmt], names: set[str]) -> set[str]:
 
 
 class _Methods(ast.NodeTransformer):
-    """Writes `f` for `Solution().f`, and imports these functions in place of the class."""
+    """Writes `f` for `Solution().f`, and imports these functions instead of the class."""
 
     def __init__(self, methods: Collection[str]) -> None:
         self._methods = sorted(methods)
@@ -172,11 +167,7 @@ class _Methods(ast.NodeTransformer):
 
 
 def leading_name(entry_point: str) -> str:
-    """Returns the global that an entry point begins with, in the form that Python gives to names.
-
-    Raises:
-        UnusableTests: it is no name and no method of one.
-    """
+    """Returns the global that an entry point begins with, NFKC-normalised. Raises UnusableTests: no name."""
     match = re.fullmatch(r"\s*([^\W\d]\w*)\s*(?:\(\s*\)\s*)?(?:\.\s*[^\W\d]\w*\s*)?", entry_point)
     if entry_point.strip() and match is None:
         raise UnusableTests(f"the entry point {entry_point!r} is no name")
@@ -184,10 +175,7 @@ def leading_name(entry_point: str) -> str:
 
 
 def _needs_pytest(every: Sequence[ast.stmt], names: Collection[str]) -> bool:
-    """Returns whether tests use what only a runner gives: classes, fixtures, marks, unittest.
-
-    `names`: the globals of the solution, whose class `TestCase` is no class of tests.
-    """
+    """Whether tests need a runner: classes, fixtures, marks, unittest; `names`: the solution's, no test classes."""
     classes = [node for node in every if isinstance(node, ast.ClassDef)]
     functions = [node for node in every if isinstance(node, FUNCTIONS)]
     given = [node for node in functions if node.name.startswith("test") and (node.args.args or node.decorator_list)]
@@ -201,7 +189,6 @@ def _texts(nodes: Iterable[ast.AST]) -> str:
 
 
 def _test_cases(every: Sequence[ast.AST], names: Collection[str]) -> set[str]:
-    """Returns the names of the classes that derive from unittest's, or from such a class."""
     bases = {node.name: set(map(ast.unparse, node.bases)) for node in find(every, ast.ClassDef)}
     cases: set[str] = set()
     for _ in bases:
@@ -216,12 +203,9 @@ def _test_cases(every: Sequence[ast.AST], names: Collection[str]) -> set[str]:
 def _test_methods(
     node: ast.ClassDef, names: Collection[str], cases: Collection[str], parents: Collection[str] = ()
 ) -> list[str]:
-    """Returns the names of the tests of a class, in the order in which they run.
+    """The names of the tests of a class, in the order in which they run.
 
-    Args:
-        names: the globals of the solution.
-        cases: the classes of unittest.
-        parents: the classes that others derive from.
+    `names`: the globals of the solution. `cases`: the classes of unittest. `parents`: the classes others derive from.
     """
     methods = [inner.name for inner in node.body if isinstance(inner, FUNCTIONS) and inner.name.startswith("test")]
     of_tests = any("Test" in ast.unparse(kind) and ast.unparse(kind) not in names for kind in node.bases)
@@ -238,12 +222,10 @@ def _for_pytest(
     parents: Collection[str] = (),
     cases: Collection[str] = (),
 ) -> list[ast.stmt]:
-    """Returns tests for pytest, or what stands in a class of them, the `owner`.
+    """Tests for pytest, or what stands in a class of them, the `owner`.
 
-    Args:
-        items: gets the units by the names of their functions, which begin with the `path` of their classes.
-        parents: the classes from which others derive.
-        cases: the classes of unittest.
+    `items`: gets the units by the names of their functions, which begin with the `path` of their classes. `parents`:
+    the classes from which others derive. `cases`: the classes of unittest.
     """
     parents = parents or {ast.unparse(kind) for node in find(body, ast.ClassDef) for kind in node.bases}
     cases = cases or _test_cases(body, instrument.names)
@@ -266,11 +248,7 @@ def _for_pytest(
 
 
 class _Arranged:
-    """Puts statements into units, one after the other, for tests that run as they stand.
-
-    Attributes:
-        top: the statements, `leading` ones first.
-    """
+    """Puts statements into units, for tests that run as they stand; `top`: the statements, `leading` ones first."""
 
     def __init__(
         self,
@@ -360,7 +338,6 @@ class _Arranged:
         self._pending = []
 
     def _close(self) -> None:
-        """Writes the open unit, to which nothing more belongs."""
         if self._open is None:
             return
         (body, statements), self._open = self._open, None
@@ -371,7 +348,6 @@ class _Arranged:
         body.append(self._instrument.block(number, self._instrument.unit(number, kept)))
 
     def _spread_function(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Returns a function whose assertions are units of their own."""
         self._close()
         outer, self._pending = self._pending, []
         known = self._names
@@ -400,7 +376,7 @@ def _parsed(text: str, what: str) -> list[ast.stmt]:
 
 
 def _setup(prompt: str, entry_point: str) -> list[ast.stmt]:
-    """Returns the definitions of a prompt but for the one to be written."""
+    """The definitions of a prompt but for the one to be written."""
     if not prompt:
         return []
     for text in (prompt + "\n    pass\n", prompt):
@@ -413,14 +389,12 @@ def _setup(prompt: str, entry_point: str) -> list[ast.stmt]:
 
 
 def _modules_of(every: Sequence[ast.stmt]) -> set[str]:
-    """Returns the modules that statements import."""
     names = {alias.name for node in find(every, ast.Import) for alias in node.names}
     names |= {node.module for node in find(every, ast.ImportFrom) if node.module and not node.level}
     return {name for name in names if name.partition(".")[0] not in SOLUTION_MODULES}
 
 
 def _asserting(functions: Mapping[str, ast.stmt]) -> set[str]:
-    """Returns the functions that assert, themselves or through each other."""
     names: set[str] = set()
     while True:
         more = {name for name, node in functions.items() if find(node, ast.Assert) or _calls(node, names)}
@@ -434,13 +408,13 @@ def _calls(node: ast.AST, names: Collection[str]) -> bool:
 
 
 def _asserts(node: ast.stmt, asserting: set[str]) -> bool:
-    """Returns whether a statement asserts something, or expects an exception, which is an assertion too."""
+    """Expecting an exception is an assertion too."""
     expects = any(ast.unparse(call.func) in ("pytest.raises", "raises") for call in find(node, ast.Call))
     return expects or bool(find(node, ast.Assert)) or _calls(node, asserting)
 
 
 def _with_main(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Returns the statements of a text, those of its main block too where no other statement runs a test.
+    """The statements of a text, with those of its main block if no other statement runs a test.
 
     The solution is loaded already, so statements that only add to the search path are left out.
     """
@@ -464,6 +438,5 @@ def _adds_to_path(node: ast.stmt) -> bool:
 
 
 def _is_main(node: ast.stmt) -> bool:
-    """Returns whether a statement only runs the tests."""
     text = ast.unparse(node) if isinstance(node, ast.If | ast.Expr) else ""
     return text.startswith(("if __name__ ==", "unittest.main(", "pytest.main("))

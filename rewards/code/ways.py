@@ -1,7 +1,7 @@
 """Finds ways to alter an asserted condition so that it no longer holds: `a == 5` becomes `a == 6`.
 
-Altered is what stands in the tests and is compared with what the solution answers, never what they give to it. Where
-nothing of that kind stands in the condition, the contrary of it is asked.
+It alters what the tests compare with the solution's answers, never what they give to the solution; without such a value
+in the condition, it asks for the contrary.
 """
 
 from __future__ import annotations
@@ -66,10 +66,9 @@ RUNS = 6
 class Way:
     """One way to alter an assertion.
 
-    Attributes:
-        make: returns the altered expression or statement, given how often this way has been gone before.
-        kind: "" where no right solution passes; "~" where one may in half of the runs, as numbers may equal others;
-            "?" where that is so, and only objects of the solution count; "^" where one may in any but all runs.
+    `make`: returns the altered expression or statement, given how often this way has been used before. `kind`: "" where
+    no right solution passes; "~" where one may in half of the runs, as numbers may equal others; "?" where that is so,
+    and only objects of the solution count; "^" where one may in any but all runs.
     """
 
     make: Callable[[int], Any]
@@ -97,7 +96,7 @@ def seen(node: ast.expr, asks: bool = True) -> ast.Call:
 
 
 def scheduled(ways: Sequence[Way], run: int) -> tuple[int, int]:
-    """Returns which of the ways is gone in a run, and how often it has been gone before."""
+    """Returns which of the ways is used in a run, and how often it was used before."""
     often = [at for at, way in enumerate(ways) if way.kind]
     once = [at for at, way in enumerate(ways) if not way.kind][: 1 if often else _MOST_CONTRARY]
     slots = [*once, *(often[at % len(often)] for at in range(RUNS - len(once)))] if often else once
@@ -108,15 +107,10 @@ def scheduled(ways: Sequence[Way], run: int) -> tuple[int, int]:
 
 
 class Ways:
-    """Finds the ways to alter the conditions of tests.
+    """Finds the ways to alter the conditions of tests (`every`); `names`: the globals of the solution.
 
-    Args:
-        every: the tests.
-        names: the globals of the solution.
-
-    Attributes:
-        leaf: which value the last alteration was of; -1 where it was of none that stands in the condition.
-        is_near: the other value was near the expected one.
+    `leaf`: which value the last alteration was of; -1 where it was of none that stands in the condition. `is_near`: the
+    other value was near the expected one.
     """
 
     def __init__(self, every: Sequence[ast.stmt], names: Collection[str]) -> None:
@@ -190,7 +184,7 @@ class Ways:
         return contrary
 
     def _inner(self, test: ast.expr) -> list[Way]:
-        """Returns the way to alter the equalities within another condition: none of them may hold for objects."""
+        """The way to alter the equalities within another condition: none of them may hold for objects."""
         known = isinstance(test, ast.UnaryOp) or (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And))
         nodes = (
             [] if known or find(test, ast.Lambda) else [node for node in find(test, ast.Compare) if node is not test]
@@ -226,7 +220,7 @@ class Ways:
         return [fixed(ast.Compare(both[0], [ast.Eq()], [both[1]]), "~"), *of_others]
 
     def _made_of_others(self, left: ast.expr, right: ast.expr) -> list[Way]:
-        """Returns the way to compare one side with objects made like the other one, of other values alone."""
+        """The way to compare one side with objects made like the other one, of other values alone."""
         for side, other in ((right, left), (left, right)):
             made = self._assigned.get(side.id, side) if isinstance(side, ast.Name) else side
             leaves = self._given_to_classes(made)
@@ -240,7 +234,7 @@ class Ways:
         return ast.Compare(seen(left), [ast.Eq()], [seen(copy.deepcopy(made, others))])
 
     def _given_to_classes(self, node: ast.expr) -> list[ast.expr] | None:
-        """Returns the values of which objects of the solution are made; None where one is made of anything else."""
+        """The values of which objects of the solution are made; None if one is made of anything else."""
         if isinstance(node, ast.List | ast.Tuple | ast.Dict):
             parts = node.values if isinstance(node, ast.Dict) else node.elts
         elif isinstance(node, ast.Call) and ast.unparse(_function(node)).partition(".")[0] in self._classes():
@@ -254,7 +248,7 @@ class Ways:
         return {name for name in self._names if name[:1].isupper()}
 
     def _is_made(self, node: ast.expr) -> bool:
-        """Returns whether an expression makes objects of the solution's classes of values that stand in it."""
+        """Whether an expression makes objects of the solution's classes of values that stand in it."""
         node = self._assigned.get(node.id, node) if isinstance(node, ast.Name) else node
         classes, calls = self._classes(), find(node, ast.Call)
         own = all(ast.unparse(_function(call)) in classes for call in calls)
@@ -275,7 +269,7 @@ class Ways:
         return [contrary, fixed(others, "?")]
 
     def _at_both_ends(self, test: ast.expr, *, turned: bool = False) -> list[Way]:
-        """Returns the way to ask whether what is not above, or below, a number is below and above all of them."""
+        """The way to ask whether what is not above, or below, a number is below and above all of them."""
         if not isinstance(test, ast.Compare) or not all(isinstance(each, _ORDERS) for each in test.ops):
             return []
         sides = [each for each in (test.left, *test.comparators) if not isinstance(_value(each), _NUMBERS)]
@@ -319,11 +313,8 @@ class Ways:
     ) -> list[Way]:
         """Returns the way to alter the values in nodes of an assertion: one each time; none where there are none.
 
-        Args:
-            whole: what is copied.
-            within: the nodes.
-            is_near: by values that are near the expected one, too, as there is no tolerance.
-            signed: by numbers below 0, too.
+        `whole`: what is copied. `within`: the nodes. `is_near`: also by values near the expected one, as there is no
+        tolerance. `signed`: also by numbers below 0.
         """
         leaves = [leaf for node in within for leaf in self._leaves(node)]
         if not leaves:
@@ -356,7 +347,7 @@ class Ways:
         return [Way(make, "~")]
 
     def _leaves(self, node: ast.expr) -> Iterator[ast.expr]:
-        """Yields the values that stand in what tests expect, but not in what they give to the solution."""
+        """The values that stand in what tests expect, but not in what they give to the solution."""
         if type(_value(node)) in (bool, int, float, str, bytes, complex) or _is_none(node):
             yield node
         elif isinstance(node, ast.Dict):
@@ -377,7 +368,6 @@ class Ways:
                 yield from self._leaves(each)
 
     def _makes(self, call: ast.Call) -> bool:
-        """Returns whether a call makes a value of the values that it is given, by a function of a library."""
         root = call.func
         while isinstance(root, ast.Attribute):
             root = root.value
@@ -385,7 +375,6 @@ class Ways:
         return library and called(call) in _MAKING and called_by_name(call) not in self._names
 
     def _is_expected(self, node: ast.expr) -> bool:
-        """Returns whether an expression is made of values that stand in it alone."""
         calls = find(node, ast.Call)
         if not all(map(self._makes, calls)):
             return False
@@ -397,7 +386,6 @@ class Ways:
         return all(isinstance(each, _PARTS) and not isinstance(each, ast.Name | ast.Attribute) for each in parts)
 
     def _other(self, value: Any, trial: int, whole: Any, signed: bool) -> ast.expr:
-        """Returns another value than an expected one, of the same type."""
         numbers = [number for number in map(_value, find(whole, ast.expr)) if type(number) in _NUMBERS]
         most = max(map(abs, numbers), default=0)
         if value is None:
@@ -410,7 +398,7 @@ class Ways:
         return ast.parse(repr(other), mode="eval").body
 
     def _strange(self) -> ast.expr:
-        """Returns an item that nothing has which does not have everything."""
+        """An item that only a container of everything has."""
         return ast.Constant("".join(self._rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(9)))
 
 
@@ -457,7 +445,6 @@ def spelled_out(test: ast.expr) -> ast.expr:
 
 
 def _replaced(whole: Any, part: ast.AST, other: ast.AST) -> Any:
-    """Returns a copy of a node in which another one stands for a part."""
     return copy.deepcopy(whole, {id(part): other})
 
 
@@ -476,24 +463,24 @@ def _not(node: ast.expr) -> ast.expr:
 
 
 def _not_unequal(altered: Any) -> Any:
-    """Returns `not a != b` for `a == b`, and for the contrary of that the contrary."""
+    """`not a != b` for `a == b`, and for the contrary of that the contrary."""
     if isinstance(altered, ast.UnaryOp):
         return _not(_not_unequal(altered.operand))
     return _not(ast.Compare(altered.left, [ast.NotEq()], altered.comparators))
 
 
 def _among(values: list[ast.expr], at: int) -> Callable[[ast.expr], ast.Call]:
-    """Returns what asks for another condition in place of one of several that are to hold, after those before."""
+    """What asks for another condition in place of one of several that are to hold, after those before."""
     return lambda altered: _every([*values[:at], altered])
 
 
 def _every(values: list[ast.expr]) -> ast.Call:
-    """Returns whether all conditions hold, of which each is asked, as it may change something."""
+    """Asks each condition, as it may change something."""
     return judge_call("__every__", *(_not(_not(value)) for value in values))
 
 
 def _all_of(test: ast.Call, loop: Any, altered: ast.expr) -> ast.Call:
-    """Returns whether another condition holds of all items, of which each is asked, as it may change something."""
+    """Asks for each item, as that may change something."""
     return ast.Call(test.func, [ast.ListComp(altered, loop.generators)], [])
 
 
@@ -503,14 +490,14 @@ def _can_be_turned(operators: Sequence[ast.cmpop]) -> bool:
 
 
 def _only_asks(test: ast.expr) -> bool:
-    """Returns whether a condition asks objects for numbers, or by attributes, and so may be asked again."""
+    """Whether a condition asks objects for numbers, or by attributes, and so may be asked again."""
     names = {called_by_name(call) for call in find(test, ast.Call)}
     acts = find(test, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.comprehension)
     return not acts and all(name in _NUMBER_OF or name[:1].isupper() for name in names)
 
 
 def _tolerance(call: ast.Call, most: float) -> float:
-    """Returns by what a comparison allows numbers of at most that size to differ, as far as that stands in it."""
+    """By what a comparison allows numbers of at most that size to differ, as far as that stands in it."""
     given = {each.arg: _value(each.value) for each in call.keywords if each.arg in _TOLERANCES}
     if called(call) == "assertAlmostEqual" and len(call.args) > 2:
         given["places"] = _value(call.args[2])
@@ -527,7 +514,6 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _function(call: ast.Call) -> ast.expr:
-    """Returns what a call calls, also where the judge asks for its answer."""
     return call.args[0] if isinstance(call.func, ast.Constant) and call.args else call.func
 
 
@@ -536,7 +522,6 @@ def _is_equality(node: ast.expr) -> bool:
 
 
 def _value(node: ast.AST) -> Any:
-    """Returns the value that stands in a node, None for another node."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         value = _value(node.operand)
         return -value if isinstance(value, int | float | complex) else None

@@ -1,7 +1,6 @@
 """Finds phone numbers, mailboxes and postal addresses in a signature.
 
-The shapes are loose on purpose: a signature is meant for people. A placeholder ("[Your phone]", "XXX-XXXX") has none
-of them. Everything is linear in the text.
+The shapes are loose, but a placeholder ("[Your phone]", "XXX-XXXX") has none of them. Linear in the text.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def phones(lines: Sequence[str]) -> list[str]:
 
 
 def _is_made_up(digits: str) -> bool:
-    """Returns whether digits only stand for a number: 123-456-7890, 555-555-5555, 000 0000."""
+    """Whether digits only stand for a number: 123-456-7890, 555-555-5555, 000 0000."""
     own = digits[-10:] if len(digits) > 10 else digits
     return len(set(own)) == 1 or own in "12345678901234567890" or own in "0123456789" * 2
 

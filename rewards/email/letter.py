@@ -74,7 +74,7 @@ def read_letter(completion: str) -> Letter:
 
 
 def _greeting(opening: str) -> str:
-    """Returns a first line up to its punctuation, except that after "Hello" alone or between two greetings."""
+    """The first line up to its punctuation, except that after "Hello" alone or between two greetings."""
     hail = _HAIL.match(opening)
     end = _end(opening, hail.end() if hail else 0)
     while another := _ANOTHER.match(opening, end):
@@ -114,7 +114,7 @@ def _signature(lines: list[str]) -> tuple[str, ...]:
 
 
 def _last(lines: list[str], wanted: Callable[[str], bool], *, after_blank: bool = False) -> int | None:
-    """Returns the index of the last wanted line, also in emphasis; `after_blank`: one that opens a paragraph."""
+    """The index of the last wanted line, also in emphasis; `after_blank`: one that opens a paragraph."""
     for index in range(len(lines) - 1, -1, -1):
         if (wanted(lines[index].strip()) or wanted(lines[index].strip(_EMPHASIS))) and (
             not after_blank or (index > 0 and not lines[index - 1].strip())
@@ -124,5 +124,4 @@ def _last(lines: list[str], wanted: Callable[[str], bool], *, after_blank: bool 
 
 
 def _closes(line: str) -> bool:
-    """Returns whether a line is a sign-off or the delimiter of a signature."""
     return line == "--" or (len(line) <= _LONGEST_LINE and _SIGN_OFF.fullmatch(line) is not None)

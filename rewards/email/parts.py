@@ -252,14 +252,13 @@ def _holds(text: str, keyword: str) -> bool:
 
 
 def _whole(keyword: str) -> str:
-    """Returns a pattern that finds a keyword as a whole."""
     head = r"(?<!\w)" if keyword[0].isalnum() else ""
     tail = r"(?!\w)" if keyword[-1].isalnum() else ""
     return head + re.escape(keyword) + tail
 
 
 def _is_list(text: str, wanted: list[str]) -> bool:
-    """Returns whether a text holds three keywords or more, and fewer other words than keywords."""
+    """Whether a text holds three keywords or more, and fewer other words than keywords."""
     held = sum(_holds(text, keyword) for keyword in wanted)
     if held < _LISTED:
         return False

@@ -77,7 +77,7 @@ def _words(text: str) -> list[str]:
 
 
 def _spellings(words: Iterable[str]) -> frozenset[str]:
-    """Returns words, and the parts that a hyphen joins: without accents, and with umlauts spelt out."""
+    """Words, and the parts that a hyphen joins: without accents, and with umlauts spelt out."""
     spellings = set()
     for word in words:
         for part in {word, *(piece for piece in word.split("-") if len(piece) > 1)}:

@@ -1,7 +1,6 @@
 """Scores how close the answer is to the gold answer, within bounds.
 
-Our own score is continuous in the distance; the published stepped tables are options of it, and their companion
-functions stand beside it under the same names as published.
+Our own score is continuous; the published stepped tables and their companion functions stand beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Implements the five GSM8K demo rewards, published and corrected: correctness, integer, both formats, xmlcount.
 
 The variants "gist" and "unsloth_copy" score exactly as the two published texts do, quirks included; "corrected" (the
-default) scores what they meant. docs/rewards.md shows the three side by side.
+default) scores what they meant. See docs/rewards.md.
 """
 
 from __future__ import annotations

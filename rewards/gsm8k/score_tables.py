@@ -1,8 +1,7 @@
 """Implements the three published proximity score tables, each with its four functions.
 
 Source: the GRPO notebooks of Unsloth (Gemma3_(1B), Advanced_Llama3, Qwen3_(4B)), re-implemented from a description.
-Each part of their expressions is taken where it first fits, which leaves the most room for the next: the match is the
-same, and the time is linear in the text.
+Each part of an expression is taken where it first fits: the same match in time linear in the text.
 """
 
 from __future__ import annotations

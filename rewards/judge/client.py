@@ -1,8 +1,8 @@
 """Asks the judge over `openai`'s client.
 
-A client belongs to the event loop that it was made on, so each loop has clients, turns and locks of its own, in an
-async generator that the loop closes. The client retries what is transient; what is left is a `JudgeError`. A server
-that does not know JSON schemas says so once, and is then asked without one.
+A client belongs to its event loop, so each loop has its own clients, turns and locks, in an async generator that the
+loop closes. The client retries transient errors; others are a `JudgeError`. A server that does not know JSON schemas
+says so once, and is then asked without one.
 """
 
 from __future__ import annotations
@@ -39,16 +39,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """What a server understands."""
-
     schema: bool
     limit: str = "max_tokens"
 
 
 @dataclass(slots=True)
 class _Loop:
-    """What belongs to one event loop."""
-
     clients: dict[tuple[Any, ...], AsyncOpenAI] = field(default_factory=dict)
     turns: dict[tuple[str, int], asyncio.Semaphore] = field(default_factory=dict)
     locks: weakref.WeakValueDictionary[str, asyncio.Lock] = field(default_factory=weakref.WeakValueDictionary)
@@ -99,7 +95,6 @@ async def lock_of(name: str) -> asyncio.Lock:
 
 
 async def _asked(client: Any, endpoint: Endpoint, messages: Sequence[Message], schema: dict[str, Any]) -> Any:
-    """Makes the request, in the dialect that the server is known or found to understand."""
     import openai
 
     place = (endpoint.base_url, endpoint.model)
@@ -131,7 +126,7 @@ async def _asked(client: Any, endpoint: Endpoint, messages: Sequence[Message], s
 
 
 def _simpler(dialect: _Dialect, complaint: str) -> _Dialect | None:
-    """Returns the dialect to try after a complaint, or None when the complaint is about something else."""
+    """The dialect to try after a complaint; None when the complaint is about something else."""
     if dialect.limit == "max_tokens" and "max_completion_tokens" in complaint:
         return replace(dialect, limit="max_completion_tokens")
     if dialect.schema and _NO_SCHEMA.search(complaint):
@@ -174,7 +169,6 @@ async def _here() -> _Loop:
 
 
 async def _until_closed(loop: asyncio.AbstractEventLoop, here: _Loop) -> AsyncGenerator[None]:
-    """Closes the clients of a loop when the loop shuts its async generators down."""
     try:
         yield
     finally:

@@ -28,8 +28,6 @@ def connect(base_url: str, key: str, *, timeout: float, retries: int) -> AsyncOp
     import openai
 
     class Counted(httpx.AsyncByteStream):
-        """A body that ends with an error when it is too long."""
-
         def __init__(self, body: httpx.AsyncByteStream, here: str) -> None:
             self._body, self._here = body, here
 
@@ -69,7 +67,6 @@ def refusal(error: BaseException) -> Refused | None:
 
 
 def _fault(here: str, status: int, headers: Any) -> Refused | None:
-    """Returns why a reply is not read, as its head says, or None."""
     if 300 <= status < 400:
         return Redirected(
             f"{_place(here)} answers with a redirect ({status}) to {_place(here, headers.get('Location', ''))}. No "
@@ -85,7 +82,7 @@ def _fault(here: str, status: int, headers: Any) -> Refused | None:
 
 
 def _place(here: str, there: str = "") -> str:
-    """Returns scheme, host and path of a URL, or of one that the other side wrote, in printable ASCII."""
+    """Scheme, host and path of a URL, or of one that the other side wrote, in printable ASCII."""
     try:
         parts = urlsplit(urljoin(here, there))
         text = f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"

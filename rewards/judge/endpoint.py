@@ -1,7 +1,7 @@
 """Checks the options for the LLM judge's endpoint and its calls.
 
-Whatever cannot work is refused here, before a model loads: an option, a missing package, a missing key, a server that
-does not answer. The key itself stays in the environment, and is taken out of every text.
+Before a model loads it refuses options, a missing package or key, and a server that does not answer. The key stays in
+the environment, and is taken out of every text.
 """
 
 from __future__ import annotations

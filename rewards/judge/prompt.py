@@ -1,7 +1,7 @@
 """Builds the chat messages for the LLM judge and the schema of its reply.
 
-Material is quoted line by line between lines with a mark drawn anew for each request; rules
-stand before it and the request after it; and the reply must repeat the mark, so a copied verdict is none.
+Material is quoted between lines with a mark drawn anew for each request; rules stand before it and the request after
+it; and the reply must repeat the mark, so a copied verdict does not count.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _ODD = re.compile(r"[^\x20-\x7e\n\t]")
 def quoted(text: str) -> str:
     """Returns the quotation: lines that each start with "| "; line ends of any kind become LF.
 
-    So no line can be a heading, a delimiter or a turn of its own. Characters that cannot be seen, and pieces that a
-    tokenizer may take for its control tokens, are written out as `\\u{...}`.
+    So no line can be a heading, a delimiter or a turn of its own. Invisible characters, and pieces that a tokenizer may
+    take for its control tokens, are written as `\\u{...}`.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROL.sub(lambda match: _written_out(match[0]), _ODD.sub(_shown, text))
@@ -72,9 +72,9 @@ _RULES = Path(__file__).with_name("rules.txt")
 def material_of(completion: Completion, question: Any, reference: Any, longest: int) -> tuple[tuple[str, str], ...]:
     """Returns what the judge is to see, as pairs of a title and a text.
 
-    `completion`: its prompt is the task; of several turns, the whole conversation is the answer. `question`: the task
-    of a completion that has no prompt, or None or "". `reference`: the reference answer, or "". `longest`: of a longer
-    answer, only the first and the last half of so many characters are shown.
+    `completion`: its prompt is the task; of several turns, the conversation is the answer. `question`: the task of a
+    completion without a prompt. `reference`: the reference answer, or "". `longest`: of a longer answer, only the first
+    and the last half of so many characters are shown.
     """
     task = _conversation(completion.prompt) if completion.prompt else str("" if question is None else question)
     answer = _conversation(completion.messages) if completion.turns > 1 else completion.text

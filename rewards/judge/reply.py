@@ -17,11 +17,10 @@ class JudgeError(GrpoError):
 
 
 def read_points(reply: object, mark: str, points: int) -> int:
-    """Returns the points of a reply.
+    """Returns the points of a reply; raises JudgeError if it is anything but the JSON object that was asked for.
 
-    The reply must be one JSON object, alone or alone in a code fence, with exactly the keys mark, reasoning and points,
-    each once; the mark must be the question's, and the points a whole number in range. Raises JudgeError if it is
-    anything else.
+    Alone or in a code fence, it has exactly the keys mark, reasoning and points, each once; the mark is the question's,
+    and the points a whole number in range.
     """
     if not isinstance(reply, str) or not reply.strip():
         raise JudgeError("the judge's reply is empty.")

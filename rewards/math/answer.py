@@ -1,7 +1,7 @@
 """Finds the part of a completion that states its mathematical answer, and the gold of a row, both still as text.
 
-What follows the reasoning is read first, the reasoning only when nothing follows. In it the last statement counts. All
-of it is linear in the length of the text, of which the last 200,000 characters are read.
+The reasoning is read only when nothing follows it; the last statement counts. Linear in the text, of which the last
+200,000 characters are read.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def closing_brace(text: str, start: int) -> int:
 
 
 def _statement(part: str) -> Statement | None:
-    """The last statement of a text; None where its last mark is empty and nothing follows that."""
+    """None where the last mark is empty and nothing follows it."""
     after, empty = len(part), False
     for mark in reversed(deque(_MARK.finditer(part), maxlen=_MARKS)):
         if mark["tag"]:
@@ -147,7 +147,6 @@ def _statement(part: str) -> Statement | None:
 
 
 def _revision(part: str, end: int) -> Statement | None:
-    """What follows a marked answer where it takes that back."""
     return Statement(_without_tags(part[end:][:LONGEST]), "prose") if revised(part[end:]) else None
 
 
@@ -156,7 +155,7 @@ def _without_tags(text: str) -> str:
 
 
 def _boxed(part: str, start: int) -> Statement | None:
-    """The box whose content begins there and those before it that nothing but joining words part from it."""
+    """The box whose content begins there and those before it with nothing but joining words between."""
     end = closing_brace(part, start)
     if part.endswith(_NESTED, 0, start):
         return Statement("", "boxed", ("",))

@@ -1,8 +1,8 @@
 """Rewrites mathematics typed without LaTeX as LaTeX, `2*sqrt(3)/pi` as `2*\\sqrt{3}/\\pi`. Nothing is evaluated.
 
 Known: `**`, powers in round brackets or of several characters, `sqrt()`, `cbrt()`, `abs()`, the elementary functions,
-Greek letters, `infinity`, sets in braces, `<=`, `>=`, `!=`. A text with a backslash is LaTeX already; in it, as in the
-other, the characters that LaTeX has a command for (`x\u00b2`, `\u221e`, `90\u00b0`, `\u00bd`) become that command.
+Greek letters, `infinity`, sets in braces, `<=`, `>=`, `!=`. A text with a backslash is LaTeX already. In both,
+characters with a LaTeX command (`x\u00b2`, `\u221e`, `90\u00b0`, `\u00bd`) become that command.
 """
 
 from __future__ import annotations

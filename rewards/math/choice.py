@@ -53,7 +53,7 @@ def gold_letters(gold: str) -> frozenset[str] | None:
 
 
 def chosen_letters(prediction: Statement) -> frozenset[str] | None:
-    """Returns the letters that a statement chooses, or None when it chooses fewer than two, or says anything else.
+    """Returns the letters that a statement chooses; None for fewer than two, or anything else.
 
     In prose they directly follow the last "the answers are", or are all of the last line.
     """
@@ -76,9 +76,8 @@ def _letters(text: str) -> frozenset[str] | None:
 def chosen_letter(prediction: Statement) -> str | None:
     """Returns the letter that a statement chooses, or None when it chooses none or several.
 
-    A marked answer must hold one letter alone, which may be a small one. In prose it is what directly follows the last
-    "the answer is", else the last that begins or ends a sentence; letters that are denied ("not A") or offered ("A or
-    B") do not count.
+    A marked answer must hold one letter alone, in any case. In prose it directly follows the last "the answer is", else
+    it is the last that begins or ends a sentence; denied ("not A") or offered ("A or B") letters do not count.
     """
     text = MARKUP.sub(r" \1 ", prediction.parts[-1] if prediction.parts else prediction.text)
     small = _SMALL.fullmatch(text)
@@ -111,7 +110,7 @@ def _unchosen(text: str, match: re.Match[str]) -> bool:
 
 
 def _at_edge(text: str, match: re.Match[str]) -> bool:
-    """True when nothing but marks stands between a letter and the beginning or the end of its sentence."""
+    """True with nothing but marks between the letter and an end of its sentence."""
     before = max(text.rfind(mark, 0, match.start()) for mark in _EDGE)
     ends = [end for end in (text.find(mark, match.end()) for mark in _EDGE) if end >= 0]
     after = text[match.end() : min(ends, default=len(text))]

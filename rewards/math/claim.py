@@ -77,7 +77,7 @@ def formulas_alone(text: str) -> bool:
 
 
 def derived(text: str) -> bool:
-    """True when a text is displayed equations in a row, each of which only leads to the last one: "y-3=2x" to "y=2x+3".
+    """True for displayed equations in a row, each of which only leads to the last one: "y-3=2x" to "y=2x+3".
 
     Equations that say what a name is ("x=1", then "x=2", or "y=2") are answers of their own.
     """
@@ -143,10 +143,7 @@ def several(gold: str) -> bool:
 
 
 def assignments(clause: str) -> str | None:
-    """Returns the equations with which a clause of prose gives several names a value each; None for other clauses.
-
-    So "we get $x = 2$ and $y = 3$." gives `x = 2,y = 3`.
-    """
+    """Returns what prose gives several names: `x = 2,y = 3` of "we get $x = 2$ and $y = 3$."; else None."""
     equations = formulas(clause)
     names = [equation.partition("=")[0].strip() for equation in equations]
     if len(names) < 2 or len({*names}) < len(names) or not all(map(_ASSIGNED.fullmatch, equations)):
@@ -172,10 +169,7 @@ def listed_values(clause: str) -> str | None:
 
 
 def is_set(gold: str) -> bool:
-    """True for inequalities, intervals with a square bracket or without an end, and what set operations make of them.
-
-    The parts of such a set may be joined by "or"; that is one answer.
-    """
+    """True for inequalities, half-open or endless intervals, and set operations on them; "or" may join their parts."""
     return _SOLUTIONS.search(gold) is not None
 
 
@@ -192,7 +186,7 @@ def groups(text: str) -> frozenset[str] | None:
 
 
 def _outside_brackets(text: str) -> str:
-    """A text without what stands in brackets; the braces of `\\text{}` and `\\boxed{}` are none."""
+    """The braces of `\\text{}` and `\\boxed{}` are no brackets."""
     text = re.sub(r"\\(?:text|mathrm|boxed|fbox)\s?\{([^{}]*)\}", r" \1 ", text)
     kept, depth = [], 0
     for character in text:

@@ -1,8 +1,8 @@
 """Marks the answer that unmarked prose states.
 
 "The answer is x^2+1.", "**Answer:** (1, 2)", "Respuesta: 2√3" and a last sentence such as "So the area is 25π." all
-name an answer behind a cue. Where that is mathematics and nothing else, it is taken as if it stood in a block; a reason
-or a remark behind it ("because ...", "(by Pythagoras)") is left out. Prose that says more than that is left to others.
+name an answer behind a cue. Mathematics alone there counts as if marked, without a reason or remark behind it ("because
+...", "(by Pythagoras)"). Prose that says more is left to others.
 """
 
 from __future__ import annotations
@@ -161,8 +161,7 @@ def behind_cue(prediction: Statement, gold: str) -> Statement:
 def last_words(prediction: Statement) -> tuple[str, ...]:
     """Returns what the last sentence of prose says that something is: "an ellipse" in "The graph is an ellipse.".
 
-    So is what a colon ends in ("so the day is two days later: Tuesday"), and what is told from another ("it is
-    Tuesday, not Monday").
+    Also what a colon ends in ("so the day is two days later: Tuesday"), and what is contrasted ("Tuesday, not Monday").
     """
     last = _stripped(_CONTRAST.sub("", _last(prediction), count=1))
     if prediction.parts or last.endswith("?") or _refused(last) or _HEDGE.search(last):
@@ -179,9 +178,9 @@ def last_words(prediction: Statement) -> tuple[str, ...]:
 
 
 def words_behind_cue(text: str) -> tuple[str, ...]:
-    """Returns the sentence behind the last cue of prose, and it without a remark ("Paris, the capital of France").
+    """Returns the sentence behind the last cue, and it without a remark ("Paris, the capital of France").
 
-    Returns None of them without a cue, and where what follows takes the answer back.
+    Empty without a cue, and where what follows takes the answer back.
     """
     for lead, sentence, after in _cued(text):
         if _taken_back(after) or _refused(lead) or sentence.endswith("?"):
@@ -203,12 +202,11 @@ def _taken_back(after: str) -> bool:
 
 
 def _refused(lead: str) -> bool:
-    """True for words before an answer that deny, suppose or doubt it, or say that others give it."""
     return bool(_REFUSED.search(lead) or ASSUMED.search(lead))
 
 
 def _sentences(prediction: Statement) -> Iterator[tuple[str, bool]]:
-    """What may be the answer, the likeliest first, and whether it stands behind a word for the answer."""
+    """Yields candidates, the likeliest first, and whether a word for the answer precedes them."""
     text = prediction.text
     for lead, sentence, after in _cued(text):
         if _taken_back(after):
@@ -243,7 +241,7 @@ def _last_cues(text: str) -> tuple[re.Match[str], ...]:
 
 
 def _cued(text: str) -> Iterator[tuple[str, str, str]]:
-    """Of each of the last cues, from the last: the words before and in it, the sentence behind it, and what follows."""
+    """For each of the last cues, from the last: words before and in it, the sentence behind it, what follows."""
     text = text[-LONGEST:]
     for cue in _last_cues(text):
         if cue["letter"] and _CHOICES.search(text, cue.end()):
@@ -261,7 +259,6 @@ def _cued(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _last(prediction: Statement) -> str:
-    """The last sentence that says something."""
     sentences = [
         sentence
         for line in prediction.text[-2 * _LONGEST :].split("\n")[-4:]
@@ -274,7 +271,6 @@ def _last(prediction: Statement) -> str:
 
 
 def _stripped(sentence: str) -> str:
-    """A sentence without emphasis, quotation and closing marks around it."""
     sentence = sentence.strip('*_` \t\n>#"\u201c\u201d\u2713\u2705\u220e\u25a1\u25a0\u3002\uff01,;')
     if sentence.endswith("...."):
         return sentence[:-1]
@@ -283,7 +279,7 @@ def _stripped(sentence: str) -> str:
 
 
 def _mathematics(text: str, *, remarks: bool) -> str | None:
-    """The mathematics that a sentence states, None for anything else; `remarks`: without what explains it."""
+    """None for anything but mathematics; `remarks`: without what explains it."""
     if text and _PRICE.fullmatch(text):
         return text
     if not text or len(text) > _LONGEST or "$" in text or "\\(" in text or "\\[" in text:
@@ -313,7 +309,7 @@ def _mathematics(text: str, *, remarks: bool) -> str | None:
 
 
 def _measured(text: str) -> str | None:
-    """A quantity: the number and its unit as they stand, or an expression with its unit set in LaTeX."""
+    """The number and its unit as they stand, or an expression with its unit set in LaTeX."""
     match = _UNIT.fullmatch(text)
     if match is None or not _formal(match["size"]):
         return None
@@ -331,7 +327,6 @@ def _measured(text: str) -> str | None:
 
 
 def _formal(text: str) -> bool:
-    """True for numbers, names, signs and the words that join them, and nothing else."""
     text = _RAISED.sub("1", _ENVIRONMENT.sub(" ", text))
     if text.count("{") != text.count("}"):
         return False
@@ -357,5 +352,4 @@ def _name(word: str) -> bool:
 
 
 def _listed(text: str) -> str:
-    """A list of values with commas alone between them."""
     return re.sub(r"\s*,?\s+and\s+(?=[-+\u2212(\d\\\[{\u00b1\u221aA-Za-z])", ", ", text)

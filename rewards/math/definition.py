@@ -32,10 +32,9 @@ class _Definition:
 
 
 def same_argument(gold: str, text: str) -> tuple[str, str] | None:
-    """Returns the bodies of two definitions, that of the answer with the argument that the gold has; else None.
+    """Returns the bodies of two definitions, that of the answer with the gold's argument; several are a set.
 
-    Several bodies are a set. None, too, where the answer has another name for the function, or the gold's argument as
-    another letter.
+    None where the functions' names differ, or the answer has the gold's argument as another letter.
     """
     wanted, given = _read(gold), _read(text)
     if wanted is None and given is not None:
@@ -67,7 +66,7 @@ def _read(text: str) -> _Definition | None:
 
 
 def _curve(text: str, function: _Definition) -> _Definition | None:
-    """Reads `y = 2x+1` as a definition beside that of a function of x, of which it is the graph; None for others."""
+    """Reads `y = 2x+1` as a definition beside that of a function of x, of which it is the graph."""
     match = _CURVE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         return None

@@ -1,8 +1,7 @@
 """Decides whether two answers are mathematically equal; None if it cannot decide.
 
-Only this module and `rewards/math/sets.py` import computer algebra (math-verify, latex2sympy, sympy). They have no
-time limit of their own (those of math-verify need the main thread and are switched off): they run in the process that
-`rewards/math/process.py` starts and ends.
+Only this module and `rewards/math/sets.py` import computer algebra (math-verify, latex2sympy, sympy). It has no time
+limit here (math-verify's needs the main thread and is off): it runs in the process of `rewards/math/process.py`.
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ def same_mathematics(
 ) -> bool | None:
     """Compares two answers by math-verify; then as sets of real numbers, with i as the imaginary unit, as vectors.
 
-    `core`: the answer alone, without the words around it, where that is known. `precision`: decimal places to which
-    numbers are compared; significant digits where the gold is so small that fewer than two of its digits would be left.
-    `strict`: variables keep their names, and sets differ from tuples. `relations`: a relation in the statement may
-    equal a set in the gold (the other way round it always may). Returns None when the gold cannot be read as
-    mathematics. False, too, when the stack or the memory did not suffice inside math-verify, which does not say so.
+    `core`: the answer without the words around it, where known. `precision`: decimal places to which numbers are
+    compared; significant digits where the gold is so small that fewer than two would be left. `strict`: variables keep
+    their names, and sets differ from tuples. `relations`: a relation in the statement may equal a set in the gold (the
+    other way round it always may). Returns None when the gold cannot be read as mathematics. False, too, when the stack
+    or the memory did not suffice inside math-verify, which does not say so.
     """
     _silence()
     gold, statement, core = _unified_logarithms(gold, statement, core)
@@ -101,12 +100,11 @@ def same_mathematics(
 
 
 def _kind(text: str) -> str:
-    """Whether a text lists values in curly brackets or in round ones, "" for other texts."""
     return "set" if _SET.fullmatch(text) else "tuple" if _TUPLE.fullmatch(text) else ""
 
 
 def _unified_logarithms(gold: str, *texts: str) -> list[str]:
-    """Gold and answer with `\\log` as `\\ln`, where the other one writes that: then there is one logarithm."""
+    """`\\log` becomes `\\ln` where the other text writes that: then there is one logarithm."""
     answer = texts[-1] or texts[0]
     natural = [_NATURAL.search(text) is not None for text in (gold, answer)]
     plain = [_LOGARITHM.search(text) is not None for text in (gold, answer)]
@@ -115,13 +113,13 @@ def _unified_logarithms(gold: str, *texts: str) -> list[str]:
 
 
 def _at_points(golds: list[Any], answers: list[Any]) -> bool | None:
-    """What points say of the gold and each reading of the answer: one that is the same, all others, or None."""
+    """True for one reading with equal values at points, False if all differ, or None."""
     readings = [same_at_points(golds[0], answer) for answer in answers if not isinstance(answer, str)]
     return True if True in readings else None if None in readings or not readings else False
 
 
 def _as_radians(gold: str, text: str) -> tuple[str, str] | None:
-    """Both angles in radians, where one is in degrees and the other a multiple of pi; else None."""
+    """Both angles in radians, if one is in degrees and the other a multiple of pi; else None."""
     texts = [commands(_content(angle)) for angle in (gold, text)]
     in_degrees = [_DEGREE.search(angle) is not None for angle in texts]
     multiples = [_PI.search(angle) is not None for angle in texts]
@@ -132,7 +130,7 @@ def _as_radians(gold: str, text: str) -> tuple[str, str] | None:
 
 
 def _otherwise(golds: list[Any], answers: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Gold and answer in other readings: `i` as the imaginary unit, a column or row as a tuple."""
+    """Other readings: `i` as the imaginary unit, a column or row as a tuple."""
     answers = [answer for answer in answers if not isinstance(answer, str)]
     if any(map(_has_i, (*golds, *answers))):
         golds, answers = list(map(_imaginary, golds)), list(map(_imaginary, answers))
@@ -153,14 +151,13 @@ def _imaginary(expression: Any) -> Any:
 
 
 def _polar(expression: Any) -> Any:
-    """An expression with its exponentials as sine and cosine."""
     from sympy import Expr, cos, exp, expand
 
     return expand(expression.rewrite(exp).rewrite(cos)) if isinstance(expression, Expr) else expression
 
 
 def _as_tuples(golds: list[Any], answers: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
-    """A vector of one column or row beside a tuple, which two entries in round brackets are read as an interval for."""
+    """A vector beside a tuple; a pair in round brackets is read as an interval."""
     from sympy import Interval, MatrixBase, Tuple
 
     def flat(value: Any) -> Any:
@@ -175,7 +172,6 @@ def _as_tuples(golds: list[Any], answers: list[Any]) -> Iterator[tuple[list[Any]
 
 
 def _content(text: str) -> str:
-    """A text without the box or the dollar signs around it, as LaTeX."""
     text = text.strip().strip("$").strip()
     box = _BOX.fullmatch(text)
     return latex_of(normalized(box[1]) if box else text)
@@ -262,7 +258,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 def _plus_minus(text: str) -> str:
-    """A plus-minus inside braces, as in \\frac{1 \\pm 2}{3}, written out as both; elsewhere math-verify knows it."""
+    """Writes out a plus-minus inside braces, as in \\frac{1 \\pm 2}{3}; elsewhere math-verify knows it."""
     core = text.strip().strip("$").strip()
     box = _BOX.fullmatch(core)
     core = box[1] if box else core

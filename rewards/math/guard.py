@@ -48,7 +48,7 @@ def hostile(expression: str) -> str | None:
 
 
 def _exponent(text: str, start: int) -> int:
-    """A bound of the exponent that begins there: its numbers multiplied, powers in it raised, capped."""
+    """A bound of the exponent that begins there: numbers multiplied, powers raised, capped."""
     group = _group(text, start)
     if re.search(r"[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", group)):
         return _largest(group)
@@ -115,7 +115,6 @@ def _depth(text: str) -> int:
 
 
 def _radical_depth(text: str) -> int:
-    """How many roots contain one another at most."""
     deepest = depth = 0
     ends: list[int] = []
     for match in re.finditer(r"\\sqrt\s*(?:\[[^\[\]]*\])?\s*(?=\{)|\bsqrt\s*(?=\()", text):

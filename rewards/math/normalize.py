@@ -155,7 +155,7 @@ def choice_label(text: str) -> tuple[str, str]:
 def without_name(text: str) -> str:
     """Returns a marked answer without the words before its colon: "Total: 72" is 72.
 
-    A name that denies or hedges the value stays ("Not: 72"), and so does that of one value beside others.
+    A name that denies or hedges ("Not: 72") stays, and so does that of one value beside others.
     """
     faced = _TEXT.fullmatch(text.strip())
     match = _NAMED_VALUE.fullmatch(faced[1] if faced else text) if ":" in text and len(text) <= LONGEST else None
@@ -165,7 +165,7 @@ def without_name(text: str) -> str:
 
 
 def _as_column(text: str) -> str:
-    """Returns a transposed row, or a sum of multiples of unit vectors, as a column; other texts as they are."""
+    """Rewrites a transposed row, or a sum of multiples of unit vectors, as a column."""
     if len(text) > _LONGEST_VECTOR or not ("^" in text or {*text} >= {*"ij"} or "k" in text):
         return text
     named = _VECTOR_NAME.match(text)
@@ -193,7 +193,7 @@ def _column(items: list[str]) -> str:
 
 
 def _commands(text: str) -> str:
-    """Without faces and colours, with one spelling of fractions, angle brackets and dots."""
+    """Removes faces and colours; unifies fractions, angle brackets and dots."""
     for _ in range(3):
         text, changed = _FACE.subn(_unfaced, text)
         if not changed:

@@ -38,8 +38,8 @@ def numeral(text: str) -> tuple[str, int] | None:
 def same_numeral(gold: str, text: str) -> bool | None:
     """Whether two texts are the same digits in the same base, where one of them names a base; else None.
 
-    A base that one of them leaves out is the other's: `1011` is as good as `1011_2` where the base is known from the
-    question, and the value in another base is no answer to a question that asks for one. A letter is no base.
+    A missing base is the other's: `1011` is as good as `1011_2`, but the value in another base does not answer a
+    question that asks for one. A letter is no base.
     """
     wanted, given = numeral(gold), numeral(text)
     if _OPEN_BASE.fullmatch(text) and not _OPEN_BASE.fullmatch(gold):
@@ -84,8 +84,7 @@ _LETTER = lazy_pattern(r"(?<![\\a-zA-Z])[a-zA-Z](?![a-zA-Z])")
 def same_residue(gold: str, text: str) -> bool | None:
     """Whether two texts are the same remainder, where one of them is a congruence; None where that takes algebra.
 
-    A modulus that one of them leaves out is the other's. Where the gold has none, the answer must be the remainder that
-    the gold is.
+    A missing modulus is the other's; if the gold has none, the answer must be the remainder itself.
     """
     gold_parts, answer_parts = _read(gold), _read(text)
     if gold_parts is None or answer_parts is None or not (gold_parts[2] or answer_parts[2]):
@@ -107,7 +106,6 @@ def same_residue(gold: str, text: str) -> bool | None:
 
 
 def _remainders(text: str) -> frozenset[int]:
-    """The whole numbers that a text is, parted by commas; none for other texts."""
     values = text.split(",")
     return frozenset(map(int, values)) if all(map(_WHOLE.fullmatch, values)) else frozenset()
 

@@ -41,8 +41,8 @@ def last_number(text: str) -> Answer | None:
 def term(gold: str) -> str | None:
     """Returns a gold such as "2m" or "$2 m$" with its letter as a factor, or None when the letter may be a unit.
 
-    A letter right behind the number, or in LaTeX, is a variable; set apart in a text ("2 m") it is a unit where it can
-    be one, and so it is in `\\text{}`. A gold that is a product is not the number in it.
+    A letter right behind the number, or in LaTeX, is a variable; set apart in a text ("2 m") or in `\\text{}` it is a
+    unit where it can be one. A gold that is a product is not the number in it.
     """
     match = _PRODUCT.fullmatch(gold)
     if match is None or (match[3] and not match[1] and not _TERM.search(gold)):
@@ -125,10 +125,9 @@ def unclear(prediction: Statement) -> bool:
 
 
 def same_digits(content: str, core: str, number: Number, precision: int) -> tuple[bool | None, str]:
-    """Compares an answer that is digits alone with a gold that is digits alone, which most are; reads nothing else.
+    """Compares an answer and a gold that are digits alone, as most are; `precision`: as for `same_number`.
 
-    `precision`: as for `same_number`. Returns what the verifier would come to in all its steps, and why, or "" for the
-    same digits; None where one of the two is more than digits.
+    Returns the verdict of all the steps, and why, or "" for the same digits; None where one of the two is more.
     """
     content, core = content.strip(), core.strip()
     if DIGITS_ALONE.fullmatch(content) is None or DIGITS_ALONE.fullmatch(core) is None:
@@ -146,7 +145,7 @@ def is_list(content: str) -> bool:
 
 
 def _with_comma(content: str, number: Number, precision: int) -> bool | None:
-    """True for the gold with a decimal comma, where the gold is no whole number: 3,14 is 3.14, and 12,345 is not."""
+    """True for the gold with a decimal comma, unless it is whole: 3,14 is 3.14, but 12,345 is not 12.345."""
     match = _DECIMAL_COMMA.fullmatch(content)
     if match is None or number.value.denominator == 1:
         return None
@@ -155,7 +154,7 @@ def _with_comma(content: str, number: Number, precision: int) -> bool | None:
 
 
 def _rounded(value: Fraction, gold: Fraction, precision: int) -> bool:
-    """Whether two numbers agree to so many decimals, or significant digits where the gold is too small."""
+    """Compares to so many decimals, or significant digits where the gold is too small."""
     if value.denominator == 1 and gold.denominator == 1:
         return value == gold
     if abs(gold) < Fraction(10) ** (2 - precision):

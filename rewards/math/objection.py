@@ -51,8 +51,8 @@ def objection(
 ) -> str | None:
     """Returns why the statement cannot be right, or None when it has to be compared.
 
-    `prediction` is not the text of the gold. `number`: the gold as a number, or None. `question`: the question, where
-    the row has it. `evaluated`: a problem left to compute is no answer.
+    `prediction` is not the text of the gold. `question`: if the row has it. `evaluated`: a problem left to compute is
+    no answer.
     """
     clause = claim(prediction)
     single = number is not None or not (several(gold) or is_set(gold))
@@ -75,7 +75,6 @@ def objection(
 
 
 def _names_only(clause: str, number: Number | None) -> bool:
-    """True where the gold number is the only one that a clause states."""
     return number is not None and is_right(final_answer(f"<answer>{clause}</answer>", terms=True), number)
 
 

@@ -16,11 +16,11 @@ _CONSTANTS = {"i", "e", "pi"}
 
 
 def same_at_points(gold: Any, answer: Any) -> bool | None:
-    """Whether two answers are equal, None where their values cannot tell.
+    """Returns whether two answers are equal at sample points; None where their values cannot tell.
 
-    `gold`: the gold, as a sympy object: an expression, or a tuple, an interval, a set or a matrix of them. Returns
-    False for other values at every point and for a variable where the gold has none; True for the same values at all
-    points; None for other objects, rounded numbers, and what has other values at some points only.
+    `gold`: a sympy expression, or a tuple, an interval, a set or a matrix of them. False for other values at every
+    point, or a variable that the gold lacks; None for other objects, rounded numbers, and differences at some points
+    only.
     """
     from math_verify.grader import is_assignment_relation, unwrap_eq
     from sympy import Expr, Float, Rational, Symbol, gamma
@@ -52,7 +52,6 @@ def same_at_points(gold: Any, answer: Any) -> bool | None:
 
 
 def _elementwise(gold: Any, answer: Any) -> bool | None:
-    """The same of what the two consist of: False where an element of the gold is none of the answer's."""
     from sympy import FiniteSet, Interval
 
     wanted, given = _elements(gold), _elements(answer)
@@ -76,10 +75,7 @@ def _elements(value: Any) -> list[Any]:
 
 
 def _gaps(gold: Any, answer: Any, digits: int) -> list[float]:
-    """How far apart the two are at the points where both are numbers, relative to the larger one; 0 within errors.
-
-    What is not a number has no distance.
-    """
+    """Distances at the points where both are numbers, relative to the larger one; 0 within errors."""
     from sympy import Rational
 
     error = Rational(1, 10 ** (digits - digits // _MARGIN))
@@ -100,7 +96,7 @@ def _gaps(gold: Any, answer: Any, digits: int) -> list[float]:
 
 
 def _computes(expression: Any) -> bool:
-    """True for what is a problem of its own at each point, for percentages, and for functions without a definition."""
+    """True for a problem of its own at each point, percentages, and functions without a definition."""
     from sympy import Derivative, Integral, Limit, Product, Sum, UnevaluatedExpr
     from sympy.core.function import AppliedUndef
 

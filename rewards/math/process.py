@@ -1,8 +1,8 @@
 """Compares answers under a hard time limit, from any thread of any process.
 
 Theory of operation. Computer algebra can hang inside one C call and fill the memory, so a comparison runs in a process
-of its own (`rewards/math/child.py`), which is kept for the next one and killed when it is late. There are as many as
-processors; each calling thread has one at a time. A forked process starts its own.
+of its own (`rewards/math/child.py`), which is reused, and killed when it is late. There are as many as processors; each
+calling thread has one at a time. A forked process starts its own.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ class Unreadable(Undecided):
 
 
 class _Process:
-    """One process that compares, and the socket to it."""
-
     def __init__(self) -> None:
         import subprocess
 
@@ -121,7 +119,7 @@ def _close_idle() -> None:
 
 
 def _forget_idle() -> None:
-    """Lets go, in a forked process, of the processes of its parent, and has places of its own."""
+    """After a fork: lets go of the parent's processes, and makes places of its own."""
     global _places
     _places = threading.BoundedSemaphore(os.cpu_count() or 1)
     while _idle:
@@ -132,23 +130,16 @@ os.register_at_fork(after_in_child=_forget_idle)
 
 
 def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, **options: Any) -> bool | None:
-    """Compares a gold and an answer in another process.
+    """Compares a gold and an answer (`text`: the statement of it, or the completion) in another process.
 
-    Args:
-        operation: "same", "trl", "open_r1" or "open_r1_latex": the functions of `math_equal`.
-        gold: the gold answer.
-        text: the statement of the answer, or the completion.
-        seconds: processor time that the comparison may take, and a tenth of the wall time; starting a process has
-            45 s of its own, and waiting for a free one takes what it takes.
-        options: what the function takes beside.
+    `operation`: "same", "trl", "open_r1" or "open_r1_latex", functions of `math_equal`; `options`: their further
+    arguments. `seconds`: processor time that the comparison may take, and a tenth of the wall time; starting a process
+    has 45 s of its own, and waiting for a free one has no limit.
 
     A process that ends is blamed on the answer only when a second, fresh one ends alike: the first may have been killed
-    from outside, or a virtual machine may have counted time that it never gave.
-
-    Raises:
-        Undecided: it took longer because of the gold or of other work, or its process was ended from outside.
-        Unreadable: the libraries raised an exception, or the answer alone used up the time or broke the process.
-        PluginError: the libraries are missing or broken.
+    from outside, or a virtual machine may have counted time that it never gave. Raises Undecided: the gold or other
+    work took too long, or the process was ended from outside; Unreadable: the libraries raised an exception, or the
+    answer alone used up the time or broke the process; PluginError: the libraries are missing or broken.
     """
     try:
         return _compare(operation, gold, text, seconds, **options)
@@ -166,7 +157,7 @@ def compare(operation: str, gold: str, text: str, *, seconds: float = SECONDS, *
 
 @lru_cache(maxsize=4096)
 def _is_comparable(operation: str, gold: str, seconds: float, **options: Any) -> bool:
-    """Whether a gold can be compared with a number, so that an answer that cannot be compared with it is to blame."""
+    """If a gold can be compared with a number, an answer that cannot be compared with it is to blame."""
     try:
         _compare(operation, gold, r"\boxed{17}", seconds, **options)
     except Exhausted:

@@ -47,7 +47,6 @@ def same_sequence(gold: str, text: str, read: Callable[[str], Sequence[Any]]) ->
 
 
 def _pieces(text: str) -> tuple[str, list[str]]:
-    """The bracket and the separator, and what that parts outside of brackets."""
     text = _NAMED.sub("", result(text), count=1).strip()
     bracketed = _BRACKETED.fullmatch(text)
     kind, text = (bracketed["open"], bracketed["items"]) if bracketed else ("", text)
@@ -89,7 +88,6 @@ def _alike(left: list[Any], right: list[Any], tail: list[Any]) -> bool:
 
 
 def _rules(head: list[Any], tail: list[Any]) -> list[Callable[[int], Any] | None]:
-    """The ways in which the terms of a head may go on, each as a function of the place of a term."""
     rules: list[Callable[[int], Any] | None] = []
     if len(head) > 1:
         first, step = head[0], head[1] - head[0]
@@ -105,7 +103,6 @@ def _rules(head: list[Any], tail: list[Any]) -> list[Callable[[int], Any] | None
 
 
 def _spelt_out(short: _Terms, whole: _Terms) -> bool:
-    """Whether a sequence that dots shorten between numbers is one that is written out."""
     count = len(whole.head)
     if count < len(short.head) + len(short.tail):
         return False

@@ -46,8 +46,6 @@ _MOST_OPERATIONS = 60
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A set as it was written."""
-
     points: Any  # the set
     variable: str  # the letter it was written with, or ""
     relation: bool = False  # it was written with an inequality
@@ -56,11 +54,10 @@ class _Reading:
 
 
 def same_set(gold: str, text: str, read: Callable[[str], Sequence[Any]], *, relations: bool) -> bool | None:
-    """Compares two sets of real numbers.
+    """Compares two sets of real numbers; `read`: reads LaTeX as a list of sympy objects and texts.
 
-    `read`: reads LaTeX as a list of sympy objects and texts. `relations`: an inequality may be the answer where the
-    gold is written as a set. Returns None when one of them is not a set of real numbers in one variable, or neither is
-    written as one.
+    `relations`: an inequality may answer a gold written as a set. Returns None when one is no set of real numbers in
+    one variable, or neither is written as one.
     """
     if not (_SETLIKE.search(gold) and _SETLIKE.search(text)):
         return None
@@ -92,10 +89,7 @@ def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None
 
 
 def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
-    """What holds at once: conditions that "and" or commas join.
-
-    Between inequalities a comma is an "and" where each of them narrows the others, else an "or".
-    """
+    """Conditions that "and" or commas join; between inequalities that do not narrow each other a comma is an "or"."""
     parts = [part for part in _AND.split(text) if not _REALS.fullmatch(part.strip())]
     listed = False
     if len(parts) == 1 and "," in parts[0]:
@@ -118,7 +112,6 @@ def _branch(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:
 
 
 def _side(match: re.Match[str]) -> str:
-    """The real numbers on one side of zero as an interval."""
     if match["sign"]:
         return _SIDES[match["sign"]]
     upper = match["relation"].lstrip("\\")[0] in ">g"
@@ -127,7 +120,6 @@ def _side(match: re.Match[str]) -> str:
 
 
 def _conditions(text: str) -> list[str]:
-    """The pieces of a text that commas outside of brackets part."""
     pieces, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")

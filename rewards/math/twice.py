@@ -1,7 +1,7 @@
 """Reads an answer that is stated in two ways as both values.
 
-"$60^\\circ$, or $\\frac{\\pi}{3}$ radians", "2\u221a3 (about 3.46)" and "y = 3x - 4, or equivalently 3x - y = 4"
-are one answer each; "5 or 6" is none. Nothing is compared here.
+"$60^\\circ$, or $\\frac{\\pi}{3}$ radians", "2\u221a3 (about 3.46)" and "y = 3x - 4, or equivalently 3x - y = 4" are
+one answer each; "5 or 6" is none.
 """
 
 from __future__ import annotations
@@ -41,10 +41,7 @@ class Twice:
 
 
 def equivalent_forms(prediction: Statement, gold: str) -> Twice | None:
-    """Returns what stands before and behind the one "or", "i.e." or bracket of a statement; None for other statements.
-
-    `prediction`: the statement, in prose or with one marked content.
-    """
+    """Returns what precedes and follows the one "or", "i.e." or bracket of a statement; None for other statements."""
     if len(prediction.parts) > 1:
         return None
     clause = _BRACKETS.sub("$", claim(prediction)[-_LONGEST:])

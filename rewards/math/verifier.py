@@ -314,17 +314,14 @@ def _refused(gold: Gold, extracted: str, reason: str) -> Verdict:
 
 
 def _unconditional(text: str, gold: str) -> str:
-    """Prose without what it says at its end besides its value: "for all real x", "attained at x = 2", "in 4 years"."""
+    """Removes what the end says besides the value: "for all real x", "attained at x = 2", "in 4 years"."""
     if "=" not in gold:
         text = main_clause(text)
     return text if "all" in gold else without_quantifier(text)
 
 
 def _normalized(prediction: Statement, *, labels: bool, names: bool) -> Statement:
-    """A statement with its marked contents in the usual spelling.
-
-    `labels`: a letter before the value is left out; `names`: so are words and a colon ("Total: 72").
-    """
+    """Spells marked contents as usual, without a choice's letter (`labels`) or words and a colon (`names`)."""
     parts = prediction.parts
     if names and len(parts) == 1:
         parts = (without_name(parts[0]),)
@@ -343,7 +340,6 @@ def _last_formula(prediction: Statement) -> str:
 
 
 def _in_words(prediction: Statement) -> str:
-    """A statement in words: its marked content, or what follows its last "answer is", or all of it."""
     if prediction.parts:
         return MARKUP.sub(r"\1", prediction.parts[0]) if len(prediction.parts) == 1 else ""
     cues = list(_CUE.finditer(prediction.text))

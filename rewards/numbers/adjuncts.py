@@ -1,8 +1,8 @@
 """Blanks out the parts of a sentence that are not its value: time, purpose and total.
 
 "He will be 28 in 4 years", "It takes 7 days to read the 210-page book", "She needs 12 more than Tom, who has 30", "6,
-attained at x = 2" and "72 (48 + 24)" each state one number and name others. A blank stands for every character left
-out, so that places stay what they were. Only the last 400 characters are read, each form in bounded steps.
+attained at x = 2" and "72 (48 + 24)" each state one number and name others. A blank replaces every character, so that
+positions stay. Only the last 400 characters are read, each form in bounded steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BETWEEN = (". ", "? ", "! ", "\n")
 
 
 def _form(head: str, tail: str) -> re.Pattern[str]:
-    """Returns a pattern of a number with its noun, which is kept, and the rest of the sentence, which is not."""
+    """A pattern of a number with its noun, which is kept, and the rest of the sentence, which is not."""
     return lazy_pattern(rf"({head})({tail}){_END}", re.IGNORECASE)
 
 
@@ -170,7 +170,6 @@ def main_clause(text: str) -> str:
 
 
 def _kept(form: re.Pattern[str], tail: str) -> str:
-    """Returns a text with blanks behind the first group of a form, where that is found."""
     match = form.search(tail)
     return tail if match is None else tail[: match.end(1)].ljust(len(tail))
 
@@ -187,7 +186,7 @@ def _without_compounds(sentence: str) -> str:
 
 
 def _without_work(match: re.Match[str]) -> str:
-    """Returns a number without the calculation or the parts behind it in brackets, where these come to the number."""
+    """Removes a calculation or parts in brackets that come to the number."""
     stated = Fraction(match["said"].replace(",", ""))
     sides = [_value(side) for side in match["sum"].split("=")]
     calculated = None not in sides and stated in sides and _SIGN.search(match["sum"])
@@ -199,7 +198,6 @@ def _without_work(match: re.Match[str]) -> str:
 
 
 def _value(text: str) -> Fraction | None:
-    """Returns the value of a sum of products of plain numbers, or None for anything else."""
     parts = _SIGN.split(text)
     terms = [_TERM.fullmatch(part) for part in parts[::2]]
     if None in terms:

@@ -1,9 +1,8 @@
 """Reads the final number of a completion as an `Answer`, and the gold number of a dataset row.
 
-What follows the reasoning is read first, the reasoning itself only
-when nothing follows. In each part the last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`, `#### 72`), then
-"the answer is ...", then the last sentence with a number. All of it is linear in the length of the text, of which the
-last 200,000 characters are read. A call of a tool (`<tool_call>`) is no answer, also one that nothing could read.
+The reasoning is read only when nothing follows it. The last explicit form wins (`<answer>`, `<SOLUTION>`, `\\boxed{}`,
+`#### 72`), then "the answer is ...", then the last sentence with a number. Linear in the text, of which the last
+200,000 characters are read. A call of a tool (`<tool_call>`) is no answer, also one that nothing could read.
 """
 
 from __future__ import annotations
@@ -166,9 +165,7 @@ class Answer:
 def final_answer(completion: str, *, terms: bool = False) -> Answer | None:
     """Finds the final answer of a completion, or None when it holds no number and no marked answer.
 
-    Args:
-        completion: the text.
-        terms: the numbers of an expression count as they stand, for a caller that computes it: 4 in "4\\sqrt{2}".
+    `terms`: the numbers of an expression count as they stand, for a caller that computes it: 4 in "4\\sqrt{2}".
     """
     text = plain_text(visible(_CALL.sub(" ", completion.strip()[-_READ:])))
     split = reasoning_end(text)
@@ -181,9 +178,7 @@ def final_answer(completion: str, *, terms: bool = False) -> Answer | None:
 def gold_number(answer: object) -> Number | None:
     """Reads the gold answer of a row, or None when it is unusable (not one number).
 
-    Args:
-        answer: a number, its text ("72", "$1,080", "1/2", "72 apples"), a worked solution that ends in "#### 72", or
-            a text with one number in an explicit form.
+    `answer`: a number, its text ("72", "$1,080", "1/2", "72 apples"), or a text with one explicit form ("... #### 72").
     """
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         return None
@@ -201,11 +196,7 @@ def gold_number(answer: object) -> Number | None:
 
 
 def gold_numbers(answer: object) -> tuple[Number, ...]:
-    """Reads the gold answers of a row, of which any one will do; none when it is unusable.
-
-    Args:
-        answer: as for `gold_number`, or a list of such golds, of which unusable ones are left out.
-    """
+    """Reads the gold answers of a row, any of which is right; `answer`: as for `gold_number`, or a list of them."""
     golds = answer if isinstance(answer, list | tuple) else [answer]
     return tuple(number for number in map(gold_number, golds) if number is not None)
 
@@ -228,7 +219,7 @@ def _unmarked(text: str, *, terms: bool) -> Answer | None:
 
 
 def _explicit(text: str, *, terms: bool = False) -> Answer | None:
-    """Returns the last explicit form that is not blank, or what takes it back; none where a blank one ends the text."""
+    """The last explicit form that is not blank, or what takes it back; none where a blank one ends the text."""
     after, empty = len(text), False
     for mark in reversed(list(_MARK.finditer(text))):
         form, content = _content(text, mark, after)
@@ -259,18 +250,18 @@ def _end_of(text: str, mark: re.Match[str], content: str) -> int:
 
 
 def _is_guess(content: str, number: Number) -> bool:
-    """Returns whether a marked number is only near the answer; decimals and percents are rounded with good reason."""
+    """Whether a marked number is only near the answer; decimals and percents are rounded with good reason."""
     return number.factor == number.value.denominator == 1 and guessed(content, number.start, number.end)
 
 
 def _guess_leads(content: str) -> bool:
-    """Returns whether a line is "about 72", which is an answer and no heading."""
+    """Whether a line is "about 72", which is an answer and no heading."""
     first = next(numbers_in(content[:_LONGEST]), None)
     return first is not None and _is_guess(content, first)
 
 
 def _boxes_before(text: str, end: int) -> Iterator[Number]:
-    """Returns the numbers of the boxes before one that nothing but commas and joining words part from it."""
+    """Numbers of the boxes before one with nothing but commas and joining words between."""
     while match := _BOX_BEFORE.search(text, max(0, end - _REACH), end):
         number = read_number(match[1], units=True)
         if number is None:
@@ -280,7 +271,7 @@ def _boxes_before(text: str, end: int) -> Iterator[Number]:
 
 
 def _vague(content: str) -> bool:
-    """Returns whether a text is a question, a bound, or a number to compute with: "twice 36"."""
+    """Whether a text is a question, a bound, or a number to compute with: "twice 36"."""
     if _QUESTION.search(content) or _BOUND.match(content):
         return True
     return _UNDONE.fullmatch(content) is not None and _spoken(content) is None
@@ -298,7 +289,7 @@ def _content(text: str, mark: re.Match[str], after: int) -> tuple[Form, str]:
 
 
 def _cued(text: str, *, terms: bool) -> Answer | None:
-    """Returns the text after the last "answer is", "Answer:" or "A:" with a number on the same or the next line."""
+    """The text after the last "answer is", "Answer:" or "A:" with a number on the same or the next line."""
     for cue in reversed(deque(_CUE.finditer(text), maxlen=_CUES)):
         if SUPPOSED.search(text, max(0, cue.start() - _SIDE), cue.start()):
             continue
@@ -323,7 +314,6 @@ def _cued(text: str, *, terms: bool) -> Answer | None:
 
 
 def _counted(text: str) -> Answer | None:
-    """Returns a last sentence without digits that states a number in words."""
     line = text[-_LONGEST:].rstrip().rpartition("\n")[2]
     if _DIGIT.search(line[-3:]):
         return None
@@ -335,7 +325,6 @@ def _counted(text: str) -> Answer | None:
 
 
 def _last_sentence(text: str, *, terms: bool) -> Answer | None:
-    """Returns the last sentence with a number, read from its end."""
     emphasised = _bold_conclusion(text)
     if emphasised is not None:
         numbers = _stated(emphasised, leading=False, terms=terms)
@@ -355,9 +344,9 @@ def _last_sentence(text: str, *, terms: bool) -> Answer | None:
 
 
 def _bold_conclusion(text: str) -> str | None:
-    """Returns a sentence with its number in bold before the last one with a number, if later ones conclude nothing.
+    """A sentence with its number in bold before the last one with a number, if later ones conclude nothing.
 
-    In a line before the last one with a number it has to be a conclusion itself ("So she pays **$20**.").
+    In an earlier line it has to be a conclusion itself ("So she pays **$20**.").
     """
     passed = False
     for line in reversed(text[-_LONGEST:].rstrip().split("\n")):
@@ -373,17 +362,17 @@ def _bold_conclusion(text: str) -> str | None:
 
 
 def _with_rivals(numbers: tuple[Number, ...], text: str) -> tuple[Number, ...]:
-    """Returns the numbers of a sentence, and those that the sentences before it put into the same words."""
+    """Adds the numbers that the sentences before put into the same words."""
     others = [read_number(other) for other in rivals(text)] if numbers else []
     return (*numbers, *(other for other in others if other is not None))
 
 
 def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple[Number, ...] | None:
-    """Returns the number that a short text states: after its last "so", after an "=", else a leading or the last one.
+    """The number that a short text states: after its last "so", after an "=", else a leading or the last one.
 
     Numbers joined to it by nothing but commas, operators or words like "or" are stated too: that is a hedge. A remark
-    in brackets counts where nothing else does. None for a text without a number; none when every number is denied,
-    or where it states an expression ("4x"), unless `terms` has the numbers of one read as they stand.
+    in brackets counts where nothing else does. None without a number; empty when every number is denied, or for an
+    expression ("4x"), unless `terms` reads its numbers as they stand.
     """
     if len(content) > _LONGEST:
         content = content[-_LONGEST:]
@@ -428,7 +417,6 @@ def _stated(content: str, *, leading: bool = True, terms: bool = False) -> tuple
 
 
 def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Number, ...]:
-    """Returns those of the numbers of a short text that it states, the deciding one first."""
     concluded = _after(_THEREFORE, content, numbers)
     bold = _bold(content, concluded or numbers)
     if bold is not None:
@@ -448,7 +436,7 @@ def _chosen(content: str, numbers: list[Number], *, leading: bool) -> tuple[Numb
 
 
 def _bold(content: str, numbers: list[Number]) -> Number | None:
-    """Returns the only bold number of a short text, with its unit at most, if no equation or clause follows it."""
+    """The only bold number, with its unit at most, if no equation or clause follows it."""
     if "**" not in content:
         return None
     chosen: list[Number] = []
@@ -463,20 +451,17 @@ def _bold(content: str, numbers: list[Number]) -> Number | None:
 
 
 def _spoken(content: str) -> tuple[Number, ...] | None:
-    """Returns the number that a text without digits is in words: "seventy-two"."""
     text = content.strip(" *_$\t\n")
     value = spoken_number(text)
     return None if value is None else (Number(value, Fraction(1), text, 0, len(text)),)
 
 
 def _in_words(text: str) -> Answer | None:
-    """Returns a text that is nothing but a number in words."""
     numbers = _spoken(text)
     return None if numbers is None else Answer(shortened(text), numbers, "prose")
 
 
 def _after(marker: re.Pattern[str], content: str, numbers: list[Number]) -> list[Number]:
-    """Returns the numbers that stand after the last marker; none when there is no marker."""
     last = max((m.end() for m in marker.finditer(content)), default=len(content))
     return [number for number in numbers if number.start >= last]
 
@@ -496,12 +481,12 @@ def _joined(content: str, numbers: list[Number]) -> tuple[Number, ...]:
 
 
 def _is_whole(content: str, number: Number) -> bool:
-    """Returns whether a number is what another is counted out of: 100 in "72 of the 100 clips"."""
+    """Whether a number is what another is counted out of: 100 in "72 of the 100 clips"."""
     return _PART_OF.search(content, max(0, number.start - _SIDE), number.start) is not None
 
 
 def _rounds(content: str, exact: Number, number: Number) -> bool:
-    """Returns whether a number only repeats the one before it in decimals or percent: "1/3, or about 0.33"."""
+    """Whether a number only repeats the one before it in decimals or percent: "1/3, or about 0.33"."""
     if exact.value * exact.factor == number.value * number.factor and exact.factor != number.factor:
         return _AGAIN.fullmatch(content, exact.end, number.start) is not None
     if not _OR_ABOUT.fullmatch(content, exact.end, number.start) or exact.value.denominator == 1:
@@ -512,7 +497,7 @@ def _rounds(content: str, exact: Number, number: Number) -> bool:
 
 
 def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Number]:
-    """Returns the numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
+    """Numbers before one that are set equal to something as it is: 71 in "x=71, x=72"."""
     for earlier in reversed([value for value in numbers if value.end <= number.start]):
         after_blank = _EQUATED_AFTER_BLANK.fullmatch(content, earlier.end, number.start)
         if not _EQUATED.fullmatch(content, earlier.end, number.start) and not (
@@ -524,7 +509,7 @@ def _equated(content: str, number: Number, numbers: list[Number]) -> Iterator[Nu
 
 
 def _contrary(content: str, number: Number) -> Iterator[Number]:
-    """Returns the bare number on another side of the equation before one that is not nearly it: 71 in "71 = 72"."""
+    """The bare number on another side of the equation before one that is not nearly it: 71 in "71 = 72"."""
     match = _BARE_SIDE.search(content, max(0, number.start - _SIDE), number.start)
     side = read_number(match[1]) if match else None
     if side is not None:
@@ -535,12 +520,11 @@ def _contrary(content: str, number: Number) -> Iterator[Number]:
 
 
 def _result(joint: str, operand: Number) -> list[Number]:
-    """Returns the value of an undone calculation with twice the same number: 81 for "9 * 9", so that it is no 9."""
+    """The value of an undone calculation with twice the same number: 81 for "9 * 9", so that it is no 9."""
     operator = _OPERATOR.fullmatch(joint)
     return [] if operator is None else [replace(operand, value=_RESULTS[operator[1].lower()](operand.value))]
 
 
 def _leads(content: str) -> bool:
-    """Returns whether nothing but signs and brackets stands before the first number."""
     leading = next(numbers_in(content[:_LONGEST]), None) if _DIGIT.search(content) else None
     return leading is not None and not any(c.isalnum() for c in content[: leading.start])

@@ -106,7 +106,7 @@ def chinese_number(text: str) -> Fraction | None:
 
 
 def _whole(text: str) -> int | None:
-    """Returns a whole number in characters; None where a character has no place there."""
+    """None where a character has no place there."""
     if all(character in _DIGITS for character in text):
         return int("".join(str(_DIGITS[character]) for character in text))
     total, group, digit = 0, 0, None

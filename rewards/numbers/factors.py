@@ -1,8 +1,7 @@
 """Decides whether the text beside a number changes its value: 4 in "4π", "4x", "4!" or "4 mod 3" is no answer 4.
 
-A root, a function, a constant, a variable or a bracket multiplies the number; behind an operator it belongs to a sum or
-a product that is left open. A letter that may be a unit ("72g", "5 m") changes nothing. Each form reads a few
-characters beside the number.
+A root, a function, a constant, a variable or a bracket multiplies the number; behind an operator it belongs to an open
+sum or product. A letter that may be a unit ("72g", "5 m") changes nothing.
 """
 
 from __future__ import annotations
@@ -54,9 +53,8 @@ _APPLIED = lazy_pattern(
 def changed(text: str, start: int, end: int, *, marked: bool) -> bool:
     """Returns whether the number at `start` to `end` is part of an expression that has another value.
 
-    `text`: the text, after `plain_text`. `start`: where the number begins. `end`: where it ends. `marked`: the text is
-    a marked answer and no prose: "!" is a factorial, an operator at the end leaves it open, and what stands before the
-    number counts too.
+    `text`: after `plain_text`. `marked`: it is a marked answer and no prose: "!" is a factorial, an operator at the end
+    leaves it open, and what precedes the number counts too.
     """
     if _AFTER.match(text, end, end + _BESIDE) or _APPLIED.search(text, max(0, start - _BESIDE), start):
         return True

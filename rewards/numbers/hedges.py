@@ -1,8 +1,7 @@
 """Detects whether a number in a text is stated or hedged.
 
 "near 72", "72 or something else", "72 unless it is 73", "If it is not 71, it is 72" name no number; "72, no wait, 71"
-names the second; "It is 70. It is 71. It is 72." guesses once in each sentence. Every step is linear in the text, of
-which a few hundred characters are read.
+names the second; "It is 70. It is 71. It is 72." guesses once in each sentence. Linear in the text.
 """
 
 from __future__ import annotations
@@ -241,7 +240,6 @@ def rivals(text: str) -> list[str]:
 
 
 def _frame(sentence: str) -> tuple[str | None, str]:
-    """Returns the words of a sentence that holds one number, and that number; None for other sentences."""
     label = _LABEL.match(sentence)
     sentence = sentence[label.end() :] if label else sentence
     numbers = _NUMBER.findall(sentence) if len(sentence) <= _LONGEST_FRAME else []

@@ -1,7 +1,7 @@
 """Reads answers that give each of several values a label: "a: 71, b: 72", "Tom 71, Ann 72", "71 for Tom, 72 for Ann".
 
 Several labelled values are no answer where one is asked, unless one label says that it is the result ("April: 48, May:
-24, total: 72"). Linear in the length of the text, of which the caller bounds the length.
+24, total: 72"). Linear in the text, whose length the caller bounds.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _RESULT = lazy_pattern(
 
 
 def labelled(content: str) -> tuple[Number, ...] | None:
-    """Returns the numbers of a text that is a list of labelled values; the result alone where one label says so.
+    """Returns the numbers of a list of labelled values; the result alone where one label says so.
 
-    `content`: a marked answer or the sentence behind a cue, after `plain_text`. Returns None for any other text, and
-    where all values are the same.
+    `content`: a marked answer or the sentence behind a cue, after `plain_text`. None for other texts, and for equal
+    values.
     """
     text = _ENUMERATOR.sub(lambda match: "n" * len(match[0]), content)
     numbers = list(numbers_in(text))

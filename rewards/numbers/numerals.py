@@ -1,7 +1,7 @@
 """Parses numbers as people write them into exact `Number` values; never a float, never an exception.
 
-Every step is linear in the length of the text, whatever the text is; digits beyond `DIGITS` places are rounded away
-from equality, so that a number of a million digits costs no more than reading it.
+Linear in the text; digits beyond `DIGITS` places are rounded away from equality, so that a number of a million digits
+costs no more than reading it.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def plain_text(text: str) -> str:
 
 
 def _evaluated(value: Callable[[Decimal], Decimal], match: re.Match[str]) -> str:
-    """Returns the value of a number between bars, floor or ceiling brackets, or behind a minus and a bracket."""
+    """Replaces a number between bars, floor or ceiling brackets, or behind a minus and a bracket by its value."""
     number = Decimal(next(group for group in match.groups() if group is not None).replace(",", ""))
     return f" {value(number):f} "
 
@@ -183,12 +183,12 @@ _EVALUATED: tuple[tuple[str, re.Pattern[str], Callable[[Decimal], Decimal]], ...
 
 
 def _opposite(sign: str) -> str:
-    """Returns the sign of a number that a minus below the fraction bar turns round."""
+    """The sign when a minus stands below the fraction bar."""
     return "+" if sign == "-" else "-"
 
 
 def _dollars(match: re.Match[str]) -> str:
-    """Returns a sum in dollars and cents as one number; a number of other things than dollars as it is."""
+    """Dollars and cents become one number; other things stay."""
     if "$" not in match[0] and "dollar" not in match[0].lower():
         return match[0]
     return f"${match[1]}.{int(match[2]):02d}"
@@ -230,10 +230,10 @@ def _factor(match: re.Match[str]) -> Fraction:
 
 
 def read_number(text: str, *, units: bool = False) -> Number | None:
-    """Reads a text that is one number and nothing else, or None.
+    """Reads a text that is one number and nothing else (" $1,200.00 "), or None; `units`: words may follow ("72
+    apples").
 
-    `text`: the text, for example " $1,200.00 "; a sign may stand apart ("- 7") and spaces may part thousands. `units`:
-    words may follow the number ("72 apples").
+    A sign may stand apart ("- 7") and spaces may part thousands.
     """
     text = text.strip()
     if len(text) > 4 * DIGITS:
@@ -293,7 +293,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def _decimal(whole: str, part: str, exponent: str | None) -> Fraction:
-    """Returns whole.part x 10^exponent, exact within `DIGITS` places and clamped beyond."""
+    """whole.part x 10^exponent, exact within `DIGITS` places and clamped beyond."""
     if not (part or exponent) and len(whole) < DIGITS and whole.isdecimal():
         return Fraction(int(whole))
     whole = whole.replace(",", "").lstrip("0")

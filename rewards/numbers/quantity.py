@@ -1,7 +1,7 @@
 """Reads the unit that a quantity ends in, and compares it with another one: `500\\text{ cm}` is `5 m`.
 
-Only units of the table are known, and only where they are set apart or have more than one letter: a letter right behind
-a number (`2m`) is as well a variable. Other words after a number ("72 clips") are no unit here and never differ.
+Only units of the table are known, and only set apart or with more than one letter: in `2m` the letter may be a
+variable. Other words after a number ("72 clips") are no unit here and never differ.
 """
 
 from __future__ import annotations
@@ -140,10 +140,7 @@ _UNITS = _known()
 
 
 def unit_ratio(text: str, gold: str) -> Fraction | None:
-    """Returns how many of the gold's units one of the text's is.
-
-    1 for the same unit, and where one of the two names none that is known; 0 for units of different kinds.
-    """
+    """Returns how many of the gold's units one of the text's is; 0 for different kinds, 1 if either is unknown."""
     wanted = unit(gold)
     mine = None if wanted is None else unit(text)
     if mine is None or wanted is None or mine == wanted:
@@ -157,8 +154,8 @@ def unit_ratio(text: str, gold: str) -> Fraction | None:
 def amounts(text: str) -> list[tuple[Unit, int]]:
     """Returns the quantities of a text, such as "3 hours and 20 minutes", each as a unit of that size and its parts.
 
-    Left out are those with parts of different kinds ("3 hours and 20 miles"), of no known unit, or that do not get
-    smaller from part to part ("5 m, 3 m" are two).
+    Left out: parts of different kinds ("3 hours and 20 miles"), unknown units, parts that do not get smaller ("5 m, 3
+    m").
     """
     if len(text) > _LONGEST:
         return []
@@ -179,7 +176,7 @@ def amounts(text: str) -> list[tuple[Unit, int]]:
 def same_amount(text: str, gold: str) -> bool | None:
     """Returns whether a text states a gold quantity, where one of the two has several units: "3 hours 20 minutes".
 
-    Returns None where neither has several units, or one of them is no quantity of known units.
+    None where neither has several units, or one of them is no quantity of known units.
     """
     wanted = amounts(gold)
     quantities = amounts(text) if len(wanted) == 1 else []
@@ -228,7 +225,6 @@ def _split(text: str) -> tuple[str, Unit | None]:
 
 
 def _set_apart(text: str) -> str:
-    """Returns a text whose units are words between blanks."""
     for pattern, word in _SIGNS:
         text = pattern.sub(word, text)
     return text

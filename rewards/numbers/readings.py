@@ -29,7 +29,7 @@ _UNIT = lazy_pattern(rf"\s?{_WORD}")
 def one_quantity(text: str, numbers: list[Number]) -> list[Number]:
     """Returns the numbers of a text with those that say one quantity twice as one number.
 
-    Such a number has the smaller reading as its value, and as its factor how many times that the other one is.
+    Its value is the smaller reading, and its factor how many times that the other one is.
     """
     kept: list[Number] = []
     waiting = list(numbers)
@@ -48,7 +48,6 @@ def one_quantity(text: str, numbers: list[Number]) -> list[Number]:
 
 
 def _with_other_reading(text: str, number: Number, joint: str, waiting: list[Number]) -> Number:
-    """Returns a number with the other reading that follows it, if any, and takes that from those that wait."""
     again = _AGAIN.fullmatch(joint)
     mine = unit(f"{number.text.strip()} {again['unit']}") if again else None
     sum_ends = "=" in joint and _OPERAND.search(text, max(0, number.start - 8), number.start)

@@ -41,10 +41,7 @@ _FIRST = lazy_pattern(
 
 
 def spoken_number(text: str) -> Fraction | None:
-    """Returns the number that a text is in words, or None when it is no one number in words.
-
-    `text`: such as "Seventy-two.", "one hundred and five", "a dozen", "two thirds" or "negative three point five".
-    """
+    """Returns the number in words that is all of a text ("Seventy-two.", "a dozen", "negative two thirds"), or None."""
     if not text.isascii():
         return chinese_number(text.strip().removesuffix("\u3002"))
     if _FIRST.match(text) is None or len(text) > _LONGEST:
@@ -104,7 +101,6 @@ def _decimal(words: list[str]) -> Fraction | None:
 
 
 def _fraction(words: list[str]) -> Fraction | None:
-    """Reads "two thirds", "a half", "one and three quarters"."""
     below = _PARTS[words[-1]]
     upper = words[:-1] or ["one"]
     if "and" in upper:
@@ -116,7 +112,7 @@ def _fraction(words: list[str]) -> Fraction | None:
 
 
 def _whole(words: list[str]) -> int | None:
-    """Returns a whole number: counts below a thousand before falling scales, or so many dozens."""
+    """Counts below a thousand before falling scales, or so many dozens."""
     last = len(words) - 1
     words = [w for n, w in enumerate(words) if w != "and" or not (0 < n < last and words[n - 1] in _BEFORE_AND)]
     if words[-1:] != ["dozen"]:

@@ -1,8 +1,4 @@
-"""Checks whether a Countdown expression uses the given numbers and reaches the target.
-
-The verifier judges, the reward scores; both read the expression with `grpo.rewards.puzzles.expression`, exactly and
-without executing anything.
-"""
+"""Checks whether a Countdown expression uses the given numbers and reaches the target."""
 
 from __future__ import annotations
 
@@ -132,7 +128,6 @@ def countdown_score(
 
 
 def _judged(completion: str, target: object, numbers: object, *, use_all: bool) -> tuple[Verdict, bool]:
-    """Returns the verdict, and whether there is an expression to judge."""
     goal, given = _number(target), _whole_numbers(numbers)
     if goal is None or given is None:
         return Verdict(
@@ -154,10 +149,7 @@ def _judged(completion: str, target: object, numbers: object, *, use_all: bool) 
 
 
 def _read(stated: str) -> tuple[Expression, Fraction | None]:
-    """Returns the expression of a stated answer, and the number that it says it comes to, if it does.
-
-    Raises Unreadable if there is no expression, or something other than one number beside it.
-    """
+    """The expression, and the number that it is said to come to, if any. Raises Unreadable otherwise."""
     text = _EMPHASIS.sub(r"\1", stated.strip().strip("`").rstrip(".")).replace("$", "").strip()
     lead = _LEAD.match(text)
     sides = [side.strip() for side in text[lead.end() if lead else 0 :].split("=")]
@@ -172,7 +164,6 @@ def _read(stated: str) -> tuple[Expression, Fraction | None]:
 
 
 def _numbers_fault(used: Iterable[int], given: Iterable[int], *, use_all: bool) -> str:
-    """Returns what is wrong with the numbers that an expression uses, or ""."""
     beyond, left = Counter(used) - Counter(given), Counter(given) - Counter(used)
     if beyond:
         return f"uses a number that is not given, or too often: {_list(beyond)}"
@@ -190,7 +181,6 @@ def _number(value: object) -> Fraction | None:
 
 
 def _whole_numbers(values: object) -> list[int] | None:
-    """Returns a list of numbers as whole numbers, or None when it is none or is empty."""
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
         return None
     numbers = [_number(value) for value in values]

@@ -62,7 +62,6 @@ def read_expression(text: str) -> Expression:
 
 
 def _plain(text: str) -> str:
-    """Returns the text with every spelling of an operator or bracket as Python writes it."""
     if not text.isascii():
         text = text.translate(INVISIBLE)
     for spelling, sign in _SPELLINGS:

@@ -22,10 +22,8 @@ _ROLE = lazy_pattern(r"\b(knight|knave)\b", re.IGNORECASE)
 def logic_rl_score(text: str, solution: str) -> float:
     """Computes Logic-RL's published score: 1 or -1 for the layout, and 2 for a right answer, -1.5 for a wrong one.
 
-    An answer that is unreadable, missing or ill laid out gets -2.
-
-    `text`: prompt and completion; what follows the first header is read, all of it when there is none, and then there
-    is no answer. `solution`: one line a person, "(1) Zoey is a knave".
+    An unreadable, missing or ill laid out answer gets -2. `text`: prompt and completion; it is read after the first
+    header, and without one there is no answer. `solution`: one line a person, "(1) Zoey is a knave".
     """
     header = next((known for known in _HEADERS if known in text), None)
     written = text if header is None else text.partition(header)[2]
@@ -40,7 +38,6 @@ def logic_rl_score(text: str, solution: str) -> float:
 
 
 def _laid_out(text: str) -> bool:
-    """Returns whether each tag occurs once, in order."""
     if any(text.count(tag) != 1 for tag in _TAGS):
         return False
     at = [text.index(tag) for tag in _TAGS]
@@ -48,7 +45,6 @@ def _laid_out(text: str) -> bool:
 
 
 def _solution(text: str) -> dict[str, str]:
-    """Reads the first word and the first role after it of each line."""
     roles = {}
     for line in text.split("\n"):
         who = _WHO.search(line)
@@ -59,7 +55,7 @@ def _solution(text: str) -> dict[str, str]:
 
 
 def _roles(answer: str, names: list[str]) -> dict[str, str] | None:
-    """Reads "NAME is a ROLE" for every name; None when one is missing or the roles are more, or fewer, than names."""
+    """None when a name is missing or the roles are more, or fewer, than names."""
     lowered = answer.lower()
     if lowered.count("knight") + lowered.count("knave") != len(names):
         return None
@@ -193,10 +189,9 @@ def knights_and_knaves_score(
 
 
 def read_roles(text: str) -> dict[str, Role]:
-    """Reads statements about who is what.
+    """Reads statements about who is what; returns name in lower case to role.
 
-    Returns name in lower case to role. Raises Unreadable if there is something else in the text, nothing at all, or two
-    roles for one name.
+    Raises Unreadable if there is something else in the text, nothing at all, or two roles for one name.
     """
     if len(text) > _LONGEST:
         raise Unreadable(f"longer than {_LONGEST} characters")
@@ -218,13 +213,11 @@ def read_roles(text: str) -> dict[str, Role]:
 
 
 def _gap(text: str, start: int) -> int:
-    """Returns where the next words begin that mean something."""
     match = _BETWEEN.match(text, start)
     return match.end() if match else start
 
 
 def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
-    """Returns the verdict, and whether the answer names everybody and nobody else."""
     gold = _gold(answer)
     if gold is None:
         return Verdict(None, None, "the row's answer does not say who is a knight and who is a knave"), False
@@ -246,7 +239,7 @@ def _judged(completion: str, answer: object) -> tuple[Verdict, bool]:
 
 
 def _list_above(completion: str, stated: str) -> str:
-    """Returns a last line, and with it the lines right above that are statements too and contradict nothing below."""
+    """The last line with the lines right above that are statements too and contradict nothing below."""
     if not completion.endswith(stated):
         return stated
     above = completion[: len(completion) - len(stated)].rsplit("\n", _MOST_LINES)[1:]
@@ -270,7 +263,6 @@ def _gold(answer: object) -> dict[str, Role] | None:
 
 
 def _gold_text(answer: object) -> str | None:
-    """Returns the solution as text, or None when it is neither text nor a mapping that says who is what."""
     if isinstance(answer, Mapping):
         if _TEXT in answer:
             return _gold_text(answer[_TEXT])
@@ -280,7 +272,7 @@ def _gold_text(answer: object) -> str | None:
 
 
 def _gold_of(answer: Mapping[object, object]) -> dict[str, Role] | None:
-    """Reads a mapping from names to roles; names without one (tables fill them in) are not part of the puzzle."""
+    """Names without a role (tables fill them in) are not part of the puzzle."""
     roles: dict[str, Role] = {}
     for name, role in answer.items():
         text = str(role).strip().lower()

@@ -1,7 +1,6 @@
 """Re-implements TinyZero's published countdown score from a description.
 
-The published function hands the text to `eval`; here expressions are parsed, and what grows beyond `_BITS` bits is
-wrong.
+Unlike the published function, which calls `eval`, it parses expressions; beyond `_BITS` bits they are wrong.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 
 
 def tinyzero_score(text: str, target: Any, numbers: Sequence[Any], *, format_score: float = 0.1) -> float:
-    """Scores the last `<answer>` block on the last line after the header.
+    """Scores the last `<answer>` block on the last line after the header; 0 without header or block.
 
-    Returns 0 without header or block; 1 when the digits of the block are the numbers and its value is within 1e-5 of
-    the target; else `format_score`.
+    1 when its digits are the numbers and its value is within 1e-5 of the target; else `format_score`.
     """
     equation = _equation(text)
     if equation is None:
@@ -70,10 +68,7 @@ def _uses(equation: str, numbers: Sequence[Any]) -> bool:
 
 
 def _evaluated(equation: str) -> Any:
-    """Works out what Python would.
-
-    Raises Exception if it is no expression of numbers, it is too large, or Python's own arithmetic refuses.
-    """
+    """Computes what Python would; raises Exception for no expression, a too large one, or an arithmetic error."""
     if len(equation) > _LONGEST or not _ALLOWED.fullmatch(equation):
         raise ValueError("not an equation")
     return _value(ast.parse(equation, mode="eval").body)

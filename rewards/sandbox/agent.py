@@ -1,8 +1,8 @@
 """Runs the sandboxes of a container, as its first process; jobs and results travel as frames.
 
-It is the same pool as outside (`pool.LocalPool`). A reader that stops reading would block the engine's own copy of the
-stream, so the agent ends the container when a frame cannot be written for `_PATIENCE` seconds, and when its input ends.
-This module imports the standard library and what the bundle holds only.
+It is the same pool as outside (`pool.LocalPool`). A stalled reader would block the engine's own copy of the stream, so
+the agent ends the container when a frame cannot be written for `_PATIENCE` seconds, and when its input ends. It imports
+only the standard library and what the bundle holds.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def _serve(pool: LocalPool) -> None:
 
 
 def _write(frame: bytes) -> None:
-    """Writes a frame whole, or ends the container: what is left of a frame would spoil all that follow."""
+    """Writes a frame whole, or ends the container: a partial frame would spoil all that follow."""
     view, deadline = memoryview(frame), time.monotonic() + _PATIENCE
     while view:
         left = deadline - time.monotonic()

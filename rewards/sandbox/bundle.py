@@ -1,7 +1,7 @@
 """Packs our own modules into a memory file for an interpreter that cannot see our files.
 
-The zygote gets them as code that its launcher compiled: what compiling leaves in memory would burden every fork. `STUB`
-and `SERVE` are the `-c` programs that make modules of it.
+The launcher compiles them for the zygote: what compiling leaves in memory would burden every fork. `STUB` and `SERVE`
+are the `-c` programs that make modules of it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,6 @@ ASSIST += f"sys.modules['{_PACKAGE}.agent'].main(plan)\n"
 
 @lru_cache(maxsize=1)
 def _sources() -> dict[str, str | None]:
-    """Returns all modules by name; packages have no source."""
     given = getattr(sys.modules["grpo"], "sources", None)
     if given is not None:  # this process itself was made from a bundle
         return dict(given)
@@ -140,7 +139,7 @@ def memory_file(name: str, content: bytes) -> int:
 
 
 def output_file(name: str, most: int) -> int:
-    """Returns a descriptor of an empty memory file that takes `most` bytes and some more, and then no more.
+    """Returns a descriptor of an empty memory file that takes `most` bytes and little more.
 
     How much was written is the position of the descriptor, which the writer shares.
     """

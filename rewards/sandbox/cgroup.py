@@ -35,7 +35,7 @@ class Group:
     def entries(self) -> list[str]:
         """Returns the files to which a process of one thread writes "0" to join.
 
-        In version 1 these are `tasks`: to move a thread is quick, to move a process waits for all processors.
+        In version 1 these are `tasks`: moving a thread is quick, moving a process waits for all processors.
         """
         name = "cgroup.procs" if "cpu.stat" in self._paths else "tasks"
         return [f"{path}/{name}" for path in self.paths()]
@@ -67,7 +67,7 @@ class Group:
         return "limit" if self._last_events[1] > full else "machine"
 
     def _events(self) -> tuple[int, int]:
-        """Returns how many processes the kernel has ended, and how often the group was at its limit."""
+        """How many processes the kernel has ended, and how often the group was at its limit."""
         folder = self._paths["memory"]
         try:
             if "cpu.stat" in self._paths:
@@ -112,7 +112,7 @@ def reap(process: int = 0) -> int:
 
 
 def _own_groups() -> dict[str, str]:
-    """Returns the folder of this process in each mounted hierarchy; version 2 under the name ""."""
+    """The folder of this process in each mounted hierarchy; version 2 under the name ""."""
     mounted: dict[str, tuple[str, str]] = {}
     try:
         with open("/proc/self/mountinfo", encoding="utf-8") as mounts:

@@ -1,7 +1,7 @@
 """Runs jobs in one warm container, through one connection to its agent.
 
-The container has everything taken away that an engine can take; the agent makes the sandboxes of the pool `local` in
-it. Its labels say whose it is, so that another run can remove it when that process is gone.
+The container lacks everything that an engine can take away; the agent makes the sandboxes of the pool `local` in it.
+Its labels name its owner, so that another run can remove it when that process is gone.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Container:
         self._client.close()
 
     def _write(self) -> None:
-        """Sends the frames that wait, all at once: every message costs the engine a copy. An empty one is the last."""
+        """Sends all waiting frames at once: every message costs the engine a copy. An empty one is the last."""
         while True:
             frames = [self._outbox.get()]
             with contextlib.suppress(Empty):
@@ -145,7 +145,6 @@ class Container:
                 self._fail(f"the connection broke: {error}")
 
     def _read(self) -> None:
-        """Hands each result to whom it belongs, until the connection ends."""
         try:
             while True:
                 number, result = unpack_result(self._frame())
@@ -166,14 +165,13 @@ class Container:
                 answer.set_exception(ContainerLost(reason))
 
     def _frame(self) -> bytes:
-        """Reads one frame of the agent out of the engine's stream."""
         [size] = LENGTH.unpack(self._output(LENGTH.size))
         if size > MOST:
             raise ContainerLost(f"a frame of {size} bytes")
         return self._output(size)
 
     def _output(self, size: int) -> bytes:
-        """Reads bytes of the agent's stdout; the engine wraps both streams in chunks with a head of eight bytes."""
+        """Reads bytes of stdout; the engine wraps both streams in chunks with a head of eight bytes."""
         while len(self._pending) < size:
             kind, length = struct.unpack(">BxxxI", receive_exactly(self._socket, 8))
             chunk = receive_exactly(self._socket, length)
@@ -239,7 +237,7 @@ def orphaned(label: str) -> bool:
 
 
 def _place() -> str:
-    """Returns the boot of this machine and the pid namespace, within which a process number names one process."""
+    """The boot of this machine and the pid namespace, within which a process number names one process."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}:{Path('/proc/self/ns/pid').readlink()}"

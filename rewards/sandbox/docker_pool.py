@@ -1,6 +1,6 @@
 """Runs programs in warm containers of a container engine, reached through its SDK (the sandbox `docker`).
 
-A container that ends, or an engine that restarts, costs a retry; when the engine stays away the jobs are "unavailable".
+A lost container, or an engine that restarts, costs a retry; without an engine the jobs are "unavailable".
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class DockerPool:
             self._room.give(places)
 
     def _renewed(self, lost: Container) -> Container:
-        """Returns a container in the place of a lost one, waiting for an engine that restarts."""
+        """Replaces a lost container, waiting for an engine that restarts."""
         with self._lock:
             if self._container is not lost:
                 return self._container

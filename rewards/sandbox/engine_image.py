@@ -22,13 +22,7 @@ IMAGE = "grpo-sandbox:python"
 
 
 def made_image(client: Any, image: str = IMAGE, programs: Sequence[str] = ()) -> str:
-    """Makes the image, unless the engine has it already, and returns its name.
-
-    Args:
-        client: of the engine.
-        image: the name.
-        programs: of this machine, to be in it beside Python; those that it lacks are left out.
-    """
+    """Makes the image, unless the engine has it, with those `programs` that this machine has; returns its name."""
     if client.images.list(image):
         return image
     interpreter = find_interpreter(default_python())

@@ -1,7 +1,7 @@
 """Packs jobs and results as bytes, for a pool that runs elsewhere.
 
-A frame is its length, the length of a JSON head, the head, and the blobs whose lengths the head lists. Nothing in it
-can name a type or run code, and every length is bounded: the far end may be in the hands of a program that broke out.
+A frame is its length, the length of a JSON head, the head, and the blobs whose lengths the head lists. It cannot name a
+type or run code, and every length is bounded: a program that broke out may write at the far end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds the files that an interpreter needs inside a sandbox.
 
-These are the executable, its standard library, and the shared libraries that importing all of it maps. Inside,
-everything lies where a system Python has it, so that no path of the host shows.
+These are the executable, its standard library, and the shared libraries that importing all of it maps. Inside, they lie
+where a system Python has them, so that no path of the host shows.
 """
 
 from __future__ import annotations
@@ -117,10 +117,7 @@ class Packages:
 
 @lru_cache(maxsize=8)
 def find_packages(python: str, names: tuple[str, ...]) -> Packages:
-    """Returns the files of installed packages: the folders of packages of this process, and the libraries they map.
-
-    Raises SandboxUnavailable if a package cannot be imported by this Python.
-    """
+    """Returns packages' folders and libraries. Raises SandboxUnavailable: this Python cannot import one."""
     if not names:
         return Packages()
     folders = [
@@ -157,10 +154,7 @@ def find_packages(python: str, names: tuple[str, ...]) -> Packages:
 
 @lru_cache(maxsize=1)
 def pytest_packages() -> Packages:
-    """Returns the files of pytest and of what it imports, and nothing else that is installed.
-
-    Raises SandboxUnavailable: pytest is not installed.
-    """
+    """Returns the files of pytest and of its imports only. Raises SandboxUnavailable: pytest is not installed."""
     folder = f"{PACKAGES}/pytest"
     mounts = []
     for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py"):

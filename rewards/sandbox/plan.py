@@ -143,7 +143,7 @@ class Plans:
 
 
 def _missing() -> tuple[str, ...]:
-    """Returns what can be seen to be missing before a sandbox is started."""
+    """What is missing, as far as that shows before a sandbox is started."""
     there = {
         "seccomp": known_architecture() and os.path.exists("/proc/sys/kernel/seccomp/actions_avail"),
         "landlock": kernel.landlock_version() > 0,

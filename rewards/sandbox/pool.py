@@ -127,7 +127,7 @@ class LocalPool:
         return result
 
     async def _take_slot(self, profile: str) -> Slot:
-        """Returns an idle sandbox for a profile, or a new one. Raises SandboxUnavailable, OSError."""
+        """An idle sandbox for a profile, or a new one. Raises SandboxUnavailable, OSError."""
         with self._lock:
             for number, slot in enumerate(self._idle):
                 if slot.profile == profile:
@@ -158,7 +158,6 @@ class LocalPool:
             old.close()
 
     def _fault_of(self, job: Job, which: str = "job") -> str:
-        """Says what is wrong with a job before it runs, or returns ""."""
         if job.profile not in NAMES:
             return f"the {which} has the unknown profile '{job.profile}'"
         wrong = [name for name in _LIMITS if not 0 < getattr(job.limits, name) < _MOST]

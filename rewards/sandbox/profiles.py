@@ -1,7 +1,6 @@
 """Defines the languages that a sandbox runs: the files to show inside and the commands to run.
 
-`python` and `pytest` run in the zygote itself; `c` and `javascript` replace the process, where gcc and node are
-installed.
+`python` and `pytest` run in the zygote itself; `c` and `javascript` replace the process, where gcc and node exist.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Slot:
         return answer
 
     async def _answer(self, seconds: float) -> bytes:
-        """Returns the zygote's packet, or nothing when it ended or said nothing for so long."""
+        """The zygote's packet; nothing when it ended or was silent for so long."""
         loop = asyncio.get_running_loop()
         watchdog = loop.call_later(seconds, self._control.shutdown, socket.SHUT_RDWR)
         try:

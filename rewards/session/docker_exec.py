@@ -1,8 +1,8 @@
 """Runs one command in a container through the engine's API: streams, exit status, and the end of its process group.
 
-The API says nothing of the process number inside of a container and cannot end a command. So a shell in the container
-writes its own number as the first line of stdout, and then becomes the command. It waits for a line of input first: the
-SDK drops what is written before it has read the head of the engine's answer.
+The API does not tell the process number inside a container and cannot end a command. So a shell there writes its own
+number as the first line of stdout, and then becomes the command. It waits for a line of input first: the SDK drops what
+is written before it has read the head of the engine's answer.
 """
 
 from __future__ import annotations
@@ -47,12 +47,8 @@ Take = Callable[[int, bytes], None]
 class Execution:
     """A command in a container, by its id, with variables beside those of the image.
 
-    Attributes:
-        process: the number of its process and process group in the container; 0 before it is known.
-        problem: why it did not start; "" otherwise.
-
-    Raises:
-        docker.errors.APIError, OSError: the engine refuses it, or is gone.
+    `process`: the number of its process and process group in the container; 0 before it is known. `problem`: why it did
+    not start, or "". Raises docker.errors.APIError, OSError: the engine refuses it, or is gone.
     """
 
     def __init__(
@@ -84,7 +80,7 @@ class Execution:
         return bool(self.process or self.problem)
 
     def read(self, take: Take, seconds: float | None, *, begin: bool = False) -> bool:
-        """Hands over the stream, 0 or 1, and each piece that the command writes; False when the time is up first.
+        """Hands over each piece of the streams (0 or 1); False when the time is up first.
 
         `seconds`: how long to read; None: to the end. `begin`: return as soon as it is known whether it started.
         """
@@ -161,8 +157,8 @@ class Execution:
 class DockerProcess:
     """A program that runs in a container; see `grpo.plugins.session.Process`.
 
-    `early`: what it has written already, by stream. `end`: kills its process group. `ending`: returns its status when
-    its streams have ended; raises SessionLost.
+    `early`: its first output, by stream. `end`: kills its process group. `ending`: returns its status when its streams
+    have ended; raises SessionLost.
     """
 
     def __init__(
@@ -206,7 +202,6 @@ class DockerProcess:
         self._thread.join()
 
     def _pump(self, early: Sequence[tuple[int, bytes]]) -> None:
-        """Hands what the program writes to the pipes, until it ends."""
         try:
             for stream, data in early:
                 self._pass_on(stream, data)

@@ -1,8 +1,8 @@
 """Describes the containers of sessions: their contents, removed rights and user.
 
 A session without an image shows the system folders of the engine's machine, read-only, as `local` does; its programs
-are an ordinary user. In an image programs are root without any capability, so that the image's files are theirs. What
-keeps the container alive is always the other user, whom no program can end. It ignores the end of its children, so that
+are an ordinary user. In an image programs are root without any capability, so that they own the image's files. The
+container's first process is the other user's, so no program can end it. It ignores the end of its children, so that
 orphans leave nothing, and ends with its input, which the owner of the session holds: no program outlives the owner.
 """
 
@@ -93,10 +93,7 @@ def hardened() -> dict[str, Any]:
 
 
 def files_of(job: SessionJob, beginning: Beginning) -> bytes:
-    """Returns an archive over the root: the folders that every session has, and the files of the job.
-
-    Raises SessionError: a path of a file cannot be one.
-    """
+    """Returns an archive over the root: every session's folders and the job's files. Raises SessionError: bad path."""
     user = int(beginning.user.partition(":")[0])
     folders = {path.lstrip("/") for path in (HOME, *([DIRECTORY] if beginning.directory == DIRECTORY else []))}
     archive = io.BytesIO()
@@ -143,10 +140,7 @@ def machine_image(client: Any) -> str:
 
 
 def built_image(client: Any, folder: str) -> str:
-    """Builds the image of a folder with a Dockerfile; returns its id.
-
-    Raises SessionError: it cannot be built; with the end of what the engine says.
-    """
+    """Builds the image of a folder with a Dockerfile; returns its id. Raises SessionError with the end of the log."""
     import docker
 
     if not os.path.isfile(os.path.join(folder, "Dockerfile")):

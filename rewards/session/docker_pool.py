@@ -160,7 +160,7 @@ class DockerSessions:
         return removed
 
     def _beginning(self, image: str) -> Beginning:
-        """Returns what a container of an image begins with; builds a folder's. Raises SessionError, SessionLost."""
+        """Builds the image of a folder. Raises SessionError, SessionLost."""
         import docker
 
         with self._building:
@@ -182,7 +182,7 @@ class DockerSessions:
             return self._beginnings[image]
 
     def _has_quota(self, beginning: Beginning) -> bool:
-        """Returns whether the engine limits the disk of a container: that depends on the file system below it."""
+        """Whether the engine limits a container's disk: that depends on the file system below it."""
         import docker
 
         try:
@@ -415,7 +415,7 @@ class DockerSession:
         directory: str,
         most: float,
     ) -> Exit:
-        """Runs a command and keeps so many bytes of its stdout and stderr, each. Raises SessionLost."""
+        """Keeps `most` bytes of stdout and stderr each. Raises SessionLost."""
         began = time.monotonic()
         texts, omitted = (bytearray(), bytearray()), 0
 
@@ -469,7 +469,7 @@ class DockerSession:
             self.stop()
 
     def _ending(self, execution: Execution) -> int:
-        """Returns the status of a command whose streams have ended. Raises SessionLost."""
+        """The status of a command whose streams have ended. Raises SessionLost."""
         with self._engine():
             code = execution.status()
         if code is None or code == -_SIGKILL:
@@ -477,14 +477,14 @@ class DockerSession:
         return -_SIGKILL if code is None else code
 
     def _memory_was_short(self) -> bool:
-        """Returns whether a program was ended at the limit of memory since this was last asked. Raises SessionLost."""
+        """Whether the limit of memory ended a program since this was last asked. Raises SessionLost."""
         counted = self._ran(["sh", "-c", _OOM], b"", None, _ENDING, "/", float("inf")).stdout.split()
         before, self._ended_for_memory = self._ended_for_memory, max(map(int, counted), default=0)
         return self._ended_for_memory > before
 
     @contextlib.contextmanager
     def _engine(self) -> Iterator[None]:
-        """Makes trouble of the engine a SessionLost."""
+        """Turns errors of the engine into SessionLost."""
         import docker
 
         try:
@@ -495,7 +495,7 @@ class DockerSession:
             raise SessionLost(f"the container of the session is gone, or its engine: {error}.") from error
 
     def _refuse_spoilt(self) -> None:
-        """Raises SessionError where the container has ended by itself, which is its programs' doing and no trouble."""
+        """Raises SessionError where the container has ended by itself: its programs did that."""
         import docker
 
         with contextlib.suppress(docker.errors.DockerException, OSError):
@@ -523,7 +523,6 @@ class DockerSession:
                 time.sleep(_PAUSE)
 
     def _answers(self) -> bool:
-        """Returns whether a command starts in the container."""
         execution = Execution(self._api, self.container, ["sh", "-c", ":"], user=self._beginning.user)
         try:
             execution.end_input()

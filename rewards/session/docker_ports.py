@@ -1,8 +1,8 @@
 """Connects the ports of a session in a container with addresses of this machine, through a relay in its network.
 
-The relay is a container of its own, which has the session's network and nothing else of it: no program of the session
-can see or end it, and it lets through what it is told alone. Its sockets are in a folder that this machine and the
-relay see. It shows this machine's Python, so the engine must be on this machine.
+The relay is a container that shares only the network with the session: no program of the session can see or end it, and
+it forwards only what it is told to. Its sockets are in a folder that this machine and the relay see. It shows this
+machine's Python, so the engine must be on this machine.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ _PROCESSES = 32
 
 
 class Ports:
-    """The ports of the session in a container, by its id; `reach` as in `SessionJob`.
-
-    Raises SessionLost: the engine gives no relay.
-    """
+    """The ports of the session in a container, by its id; `reach` as in `SessionJob`. Raises SessionLost: no relay."""
 
     def __init__(self, client: Any, session: str, reach: Mapping[int, str], proxy: Proxy) -> None:
         import docker
@@ -89,10 +86,7 @@ class Ports:
         return connection
 
     def renew(self) -> None:
-        """Follows the session's container into the network that it got when it was started again. Raises SessionLost.
-
-        The engine's own errors are the caller's to judge.
-        """
+        """Follows the restarted container into its new network. Raises SessionLost, and the engine's own errors."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self._folder}/{relay.IN}")
         with contextlib.suppress(BlockingIOError):
@@ -117,7 +111,7 @@ class Ports:
         return listener
 
     def _wait(self) -> None:
-        """Returns when the relay listens. Raises SessionLost."""
+        """Waits until the relay listens. Raises SessionLost."""
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:

@@ -1,9 +1,9 @@
 """Forks a keeper for each local session, which makes the namespaces and starts their process 1.
 
 The owner of the pool sends the descriptor of a socket for each session; the keeper reads its plan there. When the owner
-ends or dies, its sockets close and every session ends. Control groups that it left are then removed. When the launcher
-is killed, the kernel kills every keeper, and with it its session. What a keeper and process 1 need is imported before:
-the session's user may not see this Python's files.
+ends, its sockets close, every session ends, and its control groups are removed. When the launcher is killed, the kernel
+kills every keeper, and with it its session. What a keeper and process 1 need is imported before: the session's user may
+not see this Python's files.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ def main(descriptor: int, owner: int) -> None:
 
 
 def _keep(control: socket.socket, launcher: int) -> NoReturn:
-    """Makes the namespaces of a session and waits for the end of their process 1."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         message, files = receive(control)
@@ -82,7 +81,6 @@ def _keep(control: socket.socket, launcher: int) -> NoReturn:
 
 
 def _enter(plan: dict[str, Any], launcher: int) -> None:
-    """Becomes the session's user in namespaces of its own."""
     user, group = plan["user"], plan["group"]
     if os.geteuid() == 0:
         os.setgroups([])
@@ -123,5 +121,4 @@ def _become_first(control: socket.socket, plan: dict[str, Any], shown: root.Show
 
 
 def _answer(error: Exception) -> dict[str, Any]:
-    """Returns what the owner is told: why there is no session, and whether the machine allows none."""
     return {"error": f"{error}", "refused": isinstance(error, OSError) and error.errno in _REFUSALS}

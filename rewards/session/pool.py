@@ -94,7 +94,7 @@ class LocalPool:
         return session
 
     def _begun(self, job: SessionJob, files: int) -> tuple[LocalSession, list[int]]:
-        """Returns a session and the sockets of its ports to addresses outside. Raises OSError, SessionLost."""
+        """The session and the sockets of its ports to addresses outside. Raises OSError, SessionLost."""
         group = _group(job)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -141,7 +141,7 @@ class LocalPool:
         return launcher
 
     def _launch(self, descriptor: int) -> None:
-        """Has a keeper forked for a session; starts a new launcher in the place of one that was killed."""
+        """Has a keeper forked; replaces a launcher that was killed."""
         with self._lock:
             if self._closed:
                 raise SessionLost("the pool of sessions is closed.")
@@ -337,7 +337,7 @@ class LocalSession:
         *,
         confirm: bool,
     ) -> socket.socket:
-        """Has a program started; returns the socket that says how it ends, and with `confirm` first that it runs."""
+        """Returns the socket that says how the program ends, and with `confirm` first that it runs."""
         request = {
             "do": "start",
             "argv": [*argv],
@@ -350,7 +350,7 @@ class LocalSession:
         return answers
 
     def _ask(self, request: Any, descriptors: Sequence[int] = (), *, about: str) -> tuple[Any, list[int]]:
-        """Asks process 1 and returns its answer. Raises SessionError, SessionLost."""
+        """Asks process 1. Raises SessionError, SessionLost."""
         with self._asked(request, descriptors) as answers:
             try:
                 answer, received = receive(answers)
@@ -386,7 +386,6 @@ class LocalSession:
 
 
 def _refusal(answer: dict[str, Any] | None) -> str:
-    """Returns why a program was not started, or ""."""
     answer = answer or {}
     return _EXPIRED if answer.get("expired") else str(answer.get("error", ""))
 
@@ -483,7 +482,7 @@ def _plan(job: SessionJob, group: cgroup.Group | None) -> dict[str, Any]:
 
 
 def _group(job: SessionJob) -> cgroup.Group | None:
-    """Makes the control group that limits the memory of a session, where this machine gives one. Raises SessionLost."""
+    """The control group that limits the session's memory, if the machine has any. Raises SessionLost."""
     places = {name: folder for name, folder in cgroup.places().items() if name != "cpuacct"}
     if not places:
         return None

@@ -1,11 +1,10 @@
 """Serves one local session as process 1 of its namespaces: starts programs, opens and packs files, and kills.
 
-Theory of operation. The owner sends requests over the control socket, each with a socket of its own for the answers;
-the answers of a program are that it started and how it ended. Programs get no capability, no way to regain one, limits
-and a control group before their first instruction. Process 1 keeps its capabilities over the session's own files, so
-that no program may look into it, and never follows a path with them: files are opened with a program's rights.
-
-When the control socket closes, process 1 ends, and the kernel kills every other process of the session.
+Theory of operation. The owner sends requests over the control socket, each with a socket of its own for the answers; a
+program's answers are that it started and how it ended. Programs get no capability, no way to regain one, limits and a
+control group before their first instruction. Process 1 keeps its capabilities over the session's own files, so that no
+program may look into it, and never follows a path with them: files are opened with a program's rights. When the control
+socket closes, process 1 ends, and the kernel kills every other process of the session.
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ _FILTER = session_filter()
 
 @dataclass(slots=True)
 class _Child:
-    """A process that was started for a request."""
-
     answers: socket.socket  # the socket for what is said about it
     program: bool  # it is one of the session's, and not a fork of process 1
     fault_reader: int = -1  # the descriptor on which the fork of a program says why it could not become it; else -1
@@ -48,8 +45,7 @@ class _Child:
 def serve(control: socket.socket, plan: dict[str, Any], processes: int, files: int) -> NoReturn:
     """Serves until the control socket closes; ends the process.
 
-    `processes`: a descriptor of a /proc that may be written to. `files`: the descriptor of an archive with the files
-    that the session begins with, or -1.
+    `processes`: a descriptor of a writable /proc. `files`: that of an archive with the session's first files, or -1.
     """
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # what the kernel says of it in /proc is none of the programs' business
     _ProcessOne(control, plan, processes, files).run()
@@ -114,7 +110,7 @@ class _ProcessOne:
             self._look()
 
     def _answer(self, request: Any, descriptors: list[int]) -> None:
-        """Does what a request asks; the first descriptor is the socket for the answers."""
+        """The first descriptor is the socket for the answers."""
         answers = socket.socket(fileno=descriptors[0])
         try:
             self._requests[request["do"]](request, descriptors[1:], answers)
@@ -212,19 +208,17 @@ class _ProcessOne:
         self._fork(work, answers, rights=bool(request.get("all")))
 
     def _connect(self, request: Any, _: list[int], answers: socket.socket) -> None:
-        """Answers with a socket that is connected to a port of the session."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection, answers:
             connection.connect(("127.0.0.1", request["port"]))
             send(answers, {"connected": True}, [connection.fileno()])
 
     def _stop(self, _: Any, __: list[int], answers: socket.socket) -> None:
-        """Kills every other process and answers when they are gone."""
         with answers:
             self._end_all({})
             send(answers, {"stopped": True})
 
     def _fork(self, work: Callable[[], None], answers: socket.socket, *, rights: bool) -> None:
-        """Does work in a fork of this process, with or without its rights over files; answers when it is done."""
+        """Does work in a fork, with or without this process's rights over files; answers when it is done."""
         pid = os.fork()
         if pid:
             self._watch(pid, _Child(answers, program=False))
@@ -317,13 +311,12 @@ def _give_up_rights() -> None:
 
 
 def _own_paths(root: str) -> list[str]:
-    """Returns what stands directly below a folder and belongs to the session."""
     device = os.lstat(root).st_dev
     return [entry.path for entry in os.scandir(root) if entry.stat(follow_symlinks=False).st_dev == device]
 
 
 def _add(archive: tarfile.TarFile, path: str, name: str) -> None:
-    """Adds a file or folder to an archive: no link is followed, nothing but what the session can have made is read."""
+    """Follows no link and reads only what the session can have made."""
     device = os.lstat(path).st_dev
     linked: dict[int, str] = {}
     waiting = [(path, name)]
@@ -374,7 +367,7 @@ class _Exactly:
 
 
 def _memory_of_others() -> int:
-    """Returns how many bytes all other processes of the session have for themselves."""
+    """Bytes that all other processes of the session have for themselves."""
     pages = 0
     for name in os.listdir("/proc"):
         if name.isdecimal() and name != "1":

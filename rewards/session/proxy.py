@@ -112,7 +112,6 @@ class Proxy:
             thread.join()
 
     async def _end(self) -> None:
-        """Closes the listening sockets and ends every connection."""
         await asyncio.gather(*(port.end() for port in [*self._ports]))
         await asyncio.get_running_loop().shutdown_default_executor()
 

@@ -24,10 +24,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def join(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connect: Callable[[], Awaitable[Streams]]
 ) -> None:
-    """Connects one connection with another, which is made now, until both have ended.
-
-    Raises OSError: the other one cannot be made; the first is closed.
-    """
+    """Joins a connection with a new one until both end. Raises OSError: there is none; the first is then closed."""
     ends = [writer]
     try:
         far_reader, far_writer = await connect()
@@ -39,7 +36,7 @@ async def join(
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copies until the end of a stream, and says so to the other side."""
+    """Passes on the end of the stream, too."""
     with contextlib.suppress(OSError):
         while piece := await reader.read(PIECE):
             writer.write(piece)

@@ -20,10 +20,7 @@ def most_files(disk_bytes: int) -> int:
 
 
 def absolute(path: str, directory: str) -> str:
-    """Returns the path in a session that a path stands for: below the working directory, HOME after `~/`, or as it is.
-
-    Raises SessionError: it cannot be a path.
-    """
+    """Returns the absolute path in a session: below the working directory, or HOME for `~/`. Raises SessionError."""
     if not path or "\0" in path:
         raise SessionError(f"{path!r} is no path in a session.")
     return str(PurePosixPath(HOME, path[2:]) if path.startswith("~/") else PurePosixPath(directory, path))
@@ -37,10 +34,7 @@ def refuse_missing(shared: Sequence[str]) -> None:
 
 
 def packed(files: Mapping[str, bytes], directory: str) -> bytes:
-    """Returns files as a tar archive over the root.
-
-    Raises SessionError: a path leads out of the working directory or names no file.
-    """
+    """Returns files as a tar archive over the root. Raises SessionError: a path leads outside or names no file."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for path, content in files.items():

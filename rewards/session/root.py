@@ -2,9 +2,8 @@
 
 Everything else in it belongs to the session: any folder but those of the system may be written, and its size is the
 limit of the session's files. A task may be graded where it was solved, so nothing that the system's programs read when
-they start can be replaced: system folders are mounts and no links, which a program could move away.
-
-Runs as process 1 of the session's namespaces and imports the standard library only.
+they start can be replaced: system folders are mounts and no links, which a program could move away. Runs as process 1
+of the session's namespaces and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -55,10 +54,7 @@ class Shown(NamedTuple):
 
 
 def shown(plan: dict[str, Any]) -> Shown:
-    """Takes copies of what of the machine a session sees.
-
-    Raises OSError: the machine does not allow it, or a path is out of this user's reach.
-    """
+    """Takes copies of what of the machine a session sees. Raises OSError: not allowed, or a path is out of reach."""
     paths, links = system_paths(_NETWORK if plan["network"] else ())
     # A system folder that is a link is shown as what it leads to.
     firm = [path for _, path in links if path in SYSTEM and os.path.isdir(path)]
@@ -87,13 +83,9 @@ def system_paths(more: Sequence[str] = ()) -> tuple[list[str], list[tuple[str, s
 
 
 def build(plan: dict[str, Any], shown: Shown) -> int:
-    """Makes the root of this process, in its new namespaces, and leaves nothing else of the machine in sight.
+    """Makes the root of this process, in its new namespaces, without anything else of the machine. Raises OSError.
 
-    Returns:
-        A descriptor of a /proc that may be written to; that of the session is read-only.
-
-    Raises:
-        OSError: the machine does not allow it.
+    Returns a descriptor of a writable /proc; that of the session is read-only.
     """
     trees, links, covered, again = shown
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -167,7 +159,6 @@ def below(path: str, folder: str) -> bool:
 
 
 def _cover(path: str) -> None:
-    """Puts nothing in the place of a file or folder, if it is there."""
     if os.path.isdir(path):
         kernel.mount("tmpfs", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=0755")
     elif os.path.exists(path):

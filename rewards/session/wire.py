@@ -29,11 +29,7 @@ def send(channel: socket.socket, value: object, descriptors: Sequence[int] = ())
 
 
 def receive(channel: socket.socket) -> tuple[Any, list[int]]:
-    """Returns the next value and its descriptors.
-
-    Raises ConnectionError: the other end is gone; BlockingIOError, TimeoutError: nothing has come, of a socket that
-    does not wait.
-    """
+    """Returns the next value and its descriptors. Raises ConnectionError; BlockingIOError, TimeoutError: none yet."""
     # No program that this process starts inherits the descriptors.
     data, descriptors, _, _ = socket.recv_fds(channel, _SMALL + 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
     if not data:

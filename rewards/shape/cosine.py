@@ -1,7 +1,6 @@
 """Scores correct and wrong answers by length along a cosine.
 
-Short right answers earn more than long ones, and long wrong ones lose less than short ones, so that a policy thinks
-longer where it does not know the answer.
+Short right answers earn more, and short wrong ones lose more, so that a policy thinks longer where it is unsure.
 """
 
 from __future__ import annotations
@@ -119,10 +118,7 @@ def cosine(
 
 
 def _right(text: str, answer: str, variant: Variant) -> bool | None:
-    """Returns whether the answer is right, or None when the gold cannot be read or nothing can be said.
-
-    Raises Undecided if the comparison did not end in its time.
-    """
+    """None when the gold cannot be read or nothing can be said. Raises Undecided: no end within its time."""
     if variant == "verifier":
         score = accuracy(text, answer)
         return None if score is None else score == 1.0

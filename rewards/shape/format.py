@@ -1,7 +1,4 @@
-"""Scores how far a completion keeps to a layout of tagged blocks.
-
-The layout is an option; the five format functions that TRL and open-r1 publish are variants.
-"""
+"""Scores how far a completion keeps to a layout of tagged blocks."""
 
 from __future__ import annotations
 
@@ -135,7 +132,7 @@ def _blocks(text: str, pairs: list[tuple[str, str]]) -> float:
 
 
 def _shows(text: str) -> bool:
-    """Returns whether a text has a visible character; spaces, controls, combining marks and HTML comments are none."""
+    """Spaces, controls, combining marks and HTML comments do not show."""
     shown = html.unescape(visible(text))
     return any(
         unicodedata.category(character)[0] not in "ZCM" and character not in _BLANK_LETTERS for character in shown

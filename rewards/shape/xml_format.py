@@ -1,6 +1,6 @@
 """Matches the `<reasoning>`/`<answer>` layout as published regular expressions do.
 
-Each part is taken where it first fits, which leaves the most room for the next; so the time is linear in the text.
+Each part is taken where it first fits, which gives the same match in linear time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SOFT_LINES = lazy_pattern(
 
 
 def strict_layout(text: str, *, multiline: bool) -> bool:
-    """Returns whether the text is the two blocks with every tag alone on its line, and one or two newlines at its end.
+    """Returns whether every tag of the two blocks is alone on its line, with one or two newlines at the end.
 
     `multiline`: blocks may hold newlines (the published expression's DOTALL flag).
     """

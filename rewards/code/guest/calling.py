@@ -1,9 +1,7 @@
 """Runs tests that call functions with plain data, with the functions in another sandbox.
 
-Nothing of the solution ever runs here, and only plain data arrives, in exact built-in types. So a comparison is
-Python's own, on values that cannot have an opinion.
-
-This module runs inside sandboxes and needs the standard library alone.
+Nothing of the solution ever runs here, and only plain data arrives, in exact built-in types, so a comparison is
+Python's own. This module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -34,17 +32,10 @@ _HOLDING = (list, tuple, set, frozenset, deque, KeysView, ValuesView, ItemsView)
 class Solution:
     """The functions of the solution, and what is known of the unit that calls them; see `together.run_tests`.
 
-    Args:
-        channel: the socket to it.
-        hear: takes what is to be reported.
-        given: the orders. `in_place`: what a call does to its arguments shows here, as the tests look at them
-            afterwards; `numbers`: the tests say nothing of what is not a number, so that an answer that is none is
-            wrong.
-
-    Attributes:
-        asked: the calls of the first run.
-        dead: why the solution answers no more: "gone", "late", "garbled", or "".
-        other: what an answer of the unit was that is no plain data, or "".
+    `channel`: the socket to it. `hear`: takes what is to be reported. `given`: the orders; with `in_place` the tests
+    look at what a call does to its arguments, with `numbers` an answer that is NaN is wrong. `asked`: the calls of the
+    first run. `dead`: why the solution answers no more: "gone", "late", "garbled", or "". `other`: what an answer of
+    the unit was that is no plain data, or "".
     """
 
     def __init__(self, channel: Channel, hear: Callable[[list[Any]], Any], given: Any) -> None:
@@ -112,7 +103,7 @@ class Solution:
         self._channel.grant(self._given.seconds)
 
     def _answer(self, request: list[Any]) -> Any:
-        """Returns the answer to a call: to an equal one the first, where these are remembered."""
+        """Returns the first answer to an equal call, where these are remembered."""
         call = json.dumps(request)
         if call in self._answers:
             return self._answers[call]
@@ -124,11 +115,7 @@ class Solution:
         return answer
 
     def exchange(self, request: list[Any] | None) -> Any:
-        """Sends a request, if there is one, and returns the next message; notes why there is none.
-
-        Raises:
-            Gone, Late, Garbled: there is none.
-        """
+        """Sends a request, if any, and returns the next message. Raises Gone, Late, Garbled, and notes why."""
         if self.dead:
             raise Gone
         try:
@@ -141,7 +128,6 @@ class Solution:
             raise
 
     def _read(self, answer: Any, arguments: list[Any]) -> Any:
-        """Returns the value of an answer, or raises what the call raised."""
         value, raised = None, None
         try:
             kind, *parts, changed = answer
@@ -193,7 +179,6 @@ class Other:
 
 
 def _exception(kinds: list[str], held: list[Any]) -> BaseException:
-    """Returns an exception of the first built-in class of those names."""
     for name in kinds:
         kind = getattr(builtins, str(name), None)
         if isinstance(kind, type) and issubclass(kind, BaseException):

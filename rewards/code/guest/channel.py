@@ -2,8 +2,8 @@
 
 A frame is its length in four bytes and then a list as JSON in ASCII, which begins with a token. The end where the
 solution is (`line`) may be hostile: to the other one (`Channel`) a frame that is too long, is no such list or comes too
-late is an error of its own, and nothing else is ever read into it. What a guest is to do comes before all that as one
-JSON object on its standard input; the host reads its report on standard output.
+late is an error, and nothing else is ever read into it. A guest's orders come before as one JSON object on standard
+input; the host reads its report on standard output.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -66,12 +66,7 @@ def reporter() -> Callable[[list[Any]], None]:
 
 
 class Channel:
-    """The trusted end of the socket.
-
-    Args:
-        descriptor: the socket.
-        token: what each frame of the other end begins with.
-    """
+    """The trusted end of the socket `descriptor`; each frame of the other end begins with `token`."""
 
     def __init__(self, descriptor: int, token: str = "") -> None:
         os.set_blocking(descriptor, False)
@@ -86,12 +81,7 @@ class Channel:
         return now
 
     def send(self, message: Any) -> None:
-        """Sends one frame.
-
-        Raises:
-            Gone: nobody reads.
-            Late: the time is over.
-        """
+        """Sends one frame. Raises Gone: nobody reads; Late: the time is over."""
         data = memoryview(_frame(json.dumps(message)))
         while data:
             try:
@@ -102,13 +92,7 @@ class Channel:
                 raise Gone from error
 
     def receive(self) -> list[Any]:
-        """Returns the next message.
-
-        Raises:
-            Gone: the other end has ended.
-            Late: the time is over.
-            Garbled: what came is no frame.
-        """
+        """Returns the next message. Raises Gone: the other end has ended; Late: the time is over; Garbled: no frame."""
         length = int.from_bytes(self._read(_HEAD), "big")
         if length > LONGEST:
             raise Garbled(f"a frame of {length} bytes")
@@ -122,7 +106,7 @@ class Channel:
         return message
 
     def _read(self, count: int) -> bytes:
-        """Returns so many bytes; what came with them is held for the next time."""
+        """Returns so many bytes; keeps what came with them."""
         pieces, missing = [self._held], count - len(self._held)
         while missing > 0:
             self._wait([self._descriptor], [])

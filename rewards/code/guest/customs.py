@@ -2,8 +2,7 @@
 
 Compiled code that mentions a customary name (`List`, `math`, `deque`, ...) gets it before it runs; what the program
 imports or defines itself replaces it. Programs that open `/dev/stdin` or `/dev/stdout`, which need `/proc`, get the
-descriptor; threads that ask for a stack of half a gigabyte, as contest programs do to recurse deeply, get what the
-memory allows.
+descriptor; threads that ask for a stack of half a gigabyte, to recurse deeply, get what the memory allows.
 
 This module runs inside sandboxes and needs the standard library alone.
 """
@@ -117,10 +116,7 @@ def run_source(module: types.ModuleType, source: str, file: str = FILE) -> dict[
 
 
 def asked_for(module: types.ModuleType, name: str, given: dict[str, Any]) -> Any:
-    """Returns the global of that name, or a function that calls the method of that name of a new `Solution`.
-
-    What stood in the module before the program ran (`given`) is not the program's. Raises NameError for neither.
-    """
+    """Returns that global, or a new `Solution`'s method, not one of `given`. Raises NameError for neither."""
     space = vars(module)
     own = name in space and space[name] is not given.get(name, space)
     kind = space.get("Solution")
@@ -171,7 +167,6 @@ def _offer_stacks() -> None:
 
 
 def _offer_streams() -> None:
-    """Makes `open("/dev/stdin")` work."""
     import builtins
 
     plain = builtins.open

@@ -1,11 +1,9 @@
 """Refuses a solution that inspects the tests, their runner or the frames around it in a shared process.
 
-An audit hook (PEP 578) cannot be taken off. It refuses what reaches frames, tracing, the collector's lists, memory and
+An audit hook (PEP 578) cannot be removed. It refuses what reaches frames, tracing, the collector's lists, memory and
 files, where the solution asks for it itself; the standard library may do so on its behalf (`logging`, `namedtuple`),
 but for the functions whose purpose it is to hand such things out. What has no event is refused by its name in the
-source text.
-
-This module runs inside sandboxes and needs the standard library alone.
+source text. This module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations

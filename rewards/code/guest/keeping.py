@@ -1,8 +1,7 @@
 """Receives, in another sandbox, the results of tests that share a process with the solution; enforces time limits.
 
-A frame without the secret of the run is no word of the tests, and ends the run.
-
-This module runs inside sandboxes and needs the standard library alone.
+A frame without the secret of the run does not come from the tests, and ends the run. This module runs inside sandboxes
+and needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ _DEAD = ("gone", "late", "garbled")
 class Keeper:
     """Answers one process of tests and reports on it.
 
-    Args:
-        given: the orders.
-        report: writes a line of the report.
-        channel: the socket to the solution, which gets its time anew now and then.
+    `given`: the orders. `report`: writes a line of the report. `channel`: the socket to the solution, whose time is
+    renewed now and then.
     """
 
     def __init__(self, given: Any, report: Callable[[list[Any]], None], channel: Channel) -> None:
@@ -38,10 +35,9 @@ class Keeper:
         self.over = self.gone = False
 
     def hear(self, message: list[Any]) -> Any:
-        """Takes what the tests say; returns the reply, None where none is due.
+        """Takes a message of the tests; returns the reply, None where none is due.
 
-        Raises:
-            Garbled, Malformed, TypeError, ValueError, IndexError: it is nothing that tests say.
+        Raises Garbled, Malformed, TypeError, ValueError or IndexError: the tests say no such thing.
         """
         kind, *parts = message
         if kind == "loaded":

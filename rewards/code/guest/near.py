@@ -21,11 +21,8 @@ def near(value: Any, rng: random.Random, trial: int, signed: bool = False) -> An
     """Returns another value of the same type and shape, in one of whose parts a little is changed.
 
     Numbers of even trials are off by an odd number, those of odd trials by an even one, and no trial more often than
-    these by a multiple of another: an object that is a remainder equals half of them at most. Where numbers are
-    `signed`, some are below the expected one and others above it, whatever it is.
-
-    Raises:
-        TypeError: nothing is known of its type.
+    these by a multiple of another: an object that is a remainder equals half of them at most. `signed` numbers lie on
+    both sides of the expected one. Raises TypeError for an unknown type.
     """
     kind = type(value)
     sign = (1 if trial % 4 else -1) if signed else rng.choice((1, -1))
@@ -55,7 +52,6 @@ def far(value: Any, rng: random.Random, trial: int, most: float = 0, signed: boo
 
 
 def _changed(value: Any, rng: random.Random, change: Any) -> Any:
-    """Returns a value of any other type with one part changed."""
     kind = type(value)
     if kind is bool:
         return not value
@@ -83,7 +79,7 @@ def _changed(value: Any, rng: random.Random, change: Any) -> Any:
 
 
 def _other_float(value: float, rng: random.Random, sign: int) -> float:
-    """Returns another number with as many decimals, further off than any usual tolerance."""
+    """Keeps the number of decimals; is further off than any usual tolerance."""
     if value - value != 0:
         return 1.5
     text = repr(value)
@@ -93,7 +89,6 @@ def _other_float(value: float, rng: random.Random, sign: int) -> float:
 
 
 def _other_text(text: str, rng: random.Random) -> str:
-    """Returns a text with another letter, or digit, in the place of each."""
     changed = "".join(_other_character(each, rng) if each.isalnum() else each for each in text)
     return changed if changed != text else text + rng.choice(_LETTERS)
 

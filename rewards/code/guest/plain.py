@@ -1,9 +1,8 @@
 """Writes plain data as JSON and reads it back, so that only plain data crosses between two sandboxes.
 
 Exact built-in types cross with a tag each, and a few value types of the standard library. The reader trusts nothing: it
-builds those types, imports and calls nothing that the writer names, and raises `Malformed` for everything else.
-
-This module runs inside sandboxes and needs the standard library alone.
+builds those types, imports and calls nothing that the writer names, and raises `Malformed` for everything else. This
+module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ _MAKING = {tag: make for tag, _, make in _KINDS.values()}
 def encode(value: Any, *, convert: bool = False) -> Any:
     """Returns a value as JSON can hold it; raises NotPlain for what is no plain data, too deep or too large.
 
-    With `convert` subclasses of plain types cross as the data that they hold, and iterators as their items.
+    With `convert`, subclasses of plain types cross as the data that they hold, and iterators as their items.
     """
     left = [MOST_VALUES]
 
@@ -114,7 +113,6 @@ def encode(value: Any, *, convert: bool = False) -> Any:
 
 
 def _held(value: Any) -> Any:
-    """Returns the plain data that a value of another class holds or yields."""
     kind = type(value)
     base: Any
     for base in _BASES:

@@ -1,9 +1,8 @@
 """Serves a solution's functions to tests in another sandbox, with plain data as arguments and results.
 
-Nothing on this side is trusted. The program shares the interpreter with this module and may replace all of it, which
-gains it nothing but the freedom to answer what it likes: it is given arguments and never an expected value.
-
-This module runs inside sandboxes and needs the standard library alone.
+Nothing on this side is trusted. The program may replace all of this module, and gains only the freedom to answer what
+it likes: it is given arguments and never an expected value. This module runs inside sandboxes and needs the standard
+library alone.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def _answer(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[
 
 
 def _changed(values: list[Any], wires: list[Any]) -> list[Any]:
-    """Returns the arguments that the call changed in place: their places and what they hold now."""
+    """The arguments that the call changed in place: their positions and new contents."""
     changed = []
     for place, (value, wire) in enumerate(zip(values, wires, strict=True)):
         if isinstance(value, _CHANGING):

@@ -35,7 +35,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
 
     That is 0 for one that failed, as it should; 1 for one that held, of objects of the solution; 2 for one that held of
     plain data. OBJECTS stands among them where an object that is no plain data was asked, REACHED where any assertion
-    was reached.
+    was.
     """
     rng = random.Random(urandom(8))
     held: dict[str, int] = {}
@@ -143,10 +143,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
 def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any = None) -> Any:
     """Returns another value like one of the tests, in a part that is compared with an object `beside` if there is one.
 
-    No code of a class is run for that.
-
-    Raises:
-        TypeError: it is the solution's, or nothing is known of its type.
+    Runs no code of a class. Raises TypeError: it is the solution's, or of an unknown type.
     """
     kind = type(value)
     if value is None:
@@ -205,7 +202,7 @@ def _copied(value: Any, held: dict[str, Any], kind: type) -> Any:
 
 
 def _is_of_solution(kind: type) -> bool:
-    """Returns whether a class may be one that the solution defines, whatever it says."""
+    """Whether the solution may have defined the class, whatever it says."""
     held = _held(kind)
     functions = [each for each in held.values() if type(each) is types.FunctionType]
     module = held.get("__module__")
@@ -213,13 +210,12 @@ def _is_of_solution(kind: type) -> bool:
 
 
 def _accepts(value: Any) -> bool:
-    """Returns whether a value is what `pytest.approx` made, or `unittest.mock.ANY`."""
     module = _held(type(value)).get("__module__")
     return type(module) is str and module.startswith(("_pytest", "unittest.mock"))
 
 
 def _holds_of_tests(value: Any) -> bool:
-    """Returns whether a value is, or holds, one of a class of the tests that decides itself what it equals."""
+    """Whether a value is, or holds, one of a class of the tests with its own equality."""
     waiting = [value]
     for _ in range(_MOST_PARTS):
         if not waiting:
@@ -237,7 +233,7 @@ def _holds_of_tests(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Returns whether a value is plain data, without asking its class."""
+    """Does not ask the value's class."""
     waiting = [value]
     for _ in range(_MOST_VALUES):
         if not waiting:

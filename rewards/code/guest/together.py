@@ -1,10 +1,8 @@
 """Runs tests and solution in one process, with real pytest if the tests are written for it.
 
-Semantics are therefore Python's own. The judge keeps its state in the locals of running functions, which only frames
-reveal, and `guard` refuses frames; what the tests call of it stands in their code and in no namespace. The judge's
-modules are removed before the solution loads, so that it cannot change them.
-
-This module runs inside sandboxes and needs the standard library alone.
+The judge keeps its state in the locals of running functions, which only frames reveal, and `guard` refuses frames; what
+the tests call of it stands in their code and in no namespace. The judge's modules are removed before the solution
+loads, so that it cannot change them. This module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -158,7 +156,7 @@ def main(descriptor: int) -> None:
 
 
 def _hide_judge() -> None:
-    """Removes the judge's modules, and the methods of classes that are not used here: a solution could find these."""
+    """Removes the judge's modules, and unused methods of classes: a solution could find these."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "grpo"]:
         for kind in [each for each in vars(sys.modules.pop(name)).values() if type(each) is type]:
             if kind.__module__.startswith("grpo.rewards.code"):
@@ -167,7 +165,7 @@ def _hide_judge() -> None:
 
 
 def _draw_alike(draws: int) -> None:
-    """Has all random numbers follow from one, whatever they are drawn with: an object answers alike in each run."""
+    """Derives all random numbers from one seed, so that an object answers alike in each run."""
     source = random.Random(draws)
     random.seed(draws)
     plain: Any = random.Random.seed
@@ -197,14 +195,10 @@ def begun(given: Any, say: Say, module: types.ModuleType) -> bool:
 def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
     """Runs tests, by pytest where they are written for it, and tells the keeper how each unit ended.
 
-    Args:
-        given: the orders.
-        say: tells the keeper something and returns its reply.
-        tests: the module in which the tests run, with what they use.
-        side: what depends on where the solution is: `begin` of a unit; `ask`, which calls a function, and what was
-            `asked`; `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`, what
-            was changed that may not be; `is_raised`, whether the solution raised an exception; `last_answer`, the
-            last call and its answer in words; `other`, what it answered that is no plain data.
+    `given`: the orders. `say`: tells the keeper something and returns its reply. `tests`: the module in which the tests
+    run. `side`: what depends on where the solution is: `begin` of a unit; `ask`, which calls a function, and what was
+    `asked`; `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`; `is_raised`,
+    whether the solution raised an exception; `last_answer`, the last call in words; `other`, an answer that is no plain data.
     """
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     running: list[int] = []  # units, one within the other
@@ -277,7 +271,7 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
 
 
 def _without_lines(source: str) -> Any:
-    """Returns tests as parsed, all on one line but for what skips them: a solution may see the line that calls it."""
+    """Parses tests onto one line but for what skips them: a solution may see the line that calls it."""
     import ast
 
     module = ast.parse(source)
@@ -293,7 +287,6 @@ def _without_lines(source: str) -> Any:
 
 
 def _with_judge(code: types.CodeType, judge: dict[str, Any]) -> types.CodeType:
-    """Returns code in which functions of the judge stand where the code has the texts that name them."""
     constants = [
         _with_judge(each, judge)
         if isinstance(each, types.CodeType)
@@ -306,7 +299,7 @@ def _with_judge(code: types.CodeType, judge: dict[str, Any]) -> types.CodeType:
 
 
 def _taken(modules: Sequence[str]) -> dict[str, Any]:
-    """Returns the built-ins as they are now, and among them what imports the modules that only compute as they are now.
+    """The built-ins as they are now, with an import of the modules that only compute as they are now.
 
     So a solution that changes these for as long as an assertion takes has changed nothing for the tests.
     """
@@ -320,11 +313,10 @@ def _taken(modules: Sequence[str]) -> dict[str, Any]:
 
 
 def _watching(modules: Sequence[str], classes: Sequence[type] = ()) -> Callable[[], str]:
-    """Returns what names a function or class that was replaced since then, "" where none was.
+    """Returns what names a function or class that was replaced since then, "" for none.
 
     Watched are functions and classes of modules, what these classes define, constants of modules that compute, and the
-    functions that the tests gave their own `classes`. What is only imported into a module is another module's, and may
-    be what others set.
+    functions that the tests gave their own `classes`. What a module only imports may be set by others.
     """
     watched: list[tuple[Mapping[str, Any], str, Any, str]] = []
     for name in modules:
@@ -351,19 +343,18 @@ def _watching(modules: Sequence[str], classes: Sequence[type] = ()) -> Callable[
 
 
 def _is_of_solution(error: BaseException) -> bool:
-    """Returns whether code of the solution stands in the trace of an exception."""
     return any(frame.f_code.co_filename == FILE for frame, _ in walk_tb(error.__traceback__))
 
 
 def _how(error: BaseException | None, is_raised: Callable[[BaseException], bool]) -> str:
-    """Returns whether a unit failed or the solution raised what it ended with."""
+    """Whether a unit failed or the solution raised what it ended with."""
     return "failed" if error is None or isinstance(error, AssertionError) or not is_raised(error) else "raised"
 
 
 def _run_pytest(
     code: Any, tests: Any, given: Any, skips: bool, skips_by: Any, begin: Any, ended: Any, is_raised: Any
 ) -> str:
-    """Runs a test module, which may skip tests or not, by pytest; returns why it could not be collected, or ""."""
+    """Returns why the test module could not be collected, or "". `skips`: it may skip tests."""
     import pytest
 
     trouble: list[str] = []

@@ -1,9 +1,8 @@
 """Defines the functions that prepared tests call unit by unit, and compares results that came from JSON.
 
-The prepared source (`grpo.rewards.code.instrument`) calls `__begin__` and `__ended__` around each unit, `__ask__`
-for calls of functions, and `__true__` for what an assertion found.
-
-This module runs inside sandboxes and needs the standard library alone.
+The prepared source (`grpo.rewards.code.instrument`) calls `__begin__` and `__ended__` around each unit, `__ask__` for
+calls of functions, and `__true__` for what an assertion found. This module runs inside sandboxes and needs the standard
+library alone.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ def is_skip(error: BaseException | None) -> bool:
 
 
 def recording() -> tuple[list[Any], Callable[[list[Any]], None], Callable[[Any], None]]:
-    """Returns calls that are recorded, what records one, and what is told each answer, all in the form of plain data.
+    """Returns the recorded calls, what records one, and what is told each answer, all in the form of plain data.
 
-    A call that is given what was answered before, such as the number of an account, is none that can be made first.
+    A call whose arguments hold an earlier answer, such as the number of an account, cannot be made first.
     """
     calls: list[Any] = []
     known: set[str] = set()
@@ -56,10 +55,7 @@ def recording() -> tuple[list[Any], Callable[[list[Any]], None], Callable[[Any],
 
 
 def remembering(remembers: bool) -> tuple[Callable[..., Any], list[Any]]:
-    """Returns `__ask__`, which calls a function, and the calls with plain data that were recorded.
-
-    If it `remembers`, the first answer to a call is the answer to all that are equal.
-    """
+    """Returns `__ask__` and the recorded calls with plain data; if it `remembers`, equal calls get the first answer."""
     answers: dict[str, Any] = {}
     awaited: set[str] = set()
     calls, record, answered = recording()
@@ -100,9 +96,8 @@ def asserting(
 ) -> tuple[Callable[..., Any], Callable[[int], None], Callable[[], None], Callable[[int], str]]:
     """Returns `__true__`, `__enter__`, a function that starts a unit, and one that says why a unit has not passed.
 
-    Args:
-        sure: for each unit, its assertions that are reached whenever it passes.
-        reaching: the units that pass only if some assertion was reached.
+    `sure`: for each unit, its assertions that are reached whenever it passes. `reaching`: the units that pass only if
+    some assertion was reached.
     """
     reached: dict[int, int] = {}
     entered: dict[int, int] = {}
@@ -138,8 +133,8 @@ def asserting(
 def same(result: Any, expected: Any, tolerance: float) -> bool:
     """Returns whether a result is the expected one, which came from JSON.
 
-    Tuples count as lists, and whole numbers as keys of a dict as texts. Of an expected list of one item, that item
-    will do as well: data sets wrap results so.
+    Tuples count as lists, and whole numbers as keys of a dict as texts. Of an expected list of one item, that item will
+    do as well: data sets wrap results so.
     """
     if _near(result, expected, tolerance):
         return True
@@ -147,7 +142,7 @@ def same(result: Any, expected: Any, tolerance: float) -> bool:
 
 
 def _near(result: Any, expected: Any, tolerance: float) -> bool:
-    """Returns whether two values are equal, tuples as lists, floats within a tolerance of what is expected or 1."""
+    """Tuples are lists; floats are within a tolerance of what is expected or 1."""
     if isinstance(result, list | tuple) and type(expected) is list:
         pairs = zip(result, expected, strict=False)
         return len(result) == len(expected) and all(_near(item, wanted, tolerance) for item, wanted in pairs)

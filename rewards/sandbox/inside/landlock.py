@@ -1,8 +1,8 @@
 """Makes a Landlock ruleset that limits what a program may do with files and the network.
 
-Beneath the root it may read and execute, beneath its own folder it may do everything but make device files, and it
-may use no TCP port, no abstract socket and no signal to the outside. Applied beside the mounts and namespaces that
-forbid the same: a hole in one is closed by the other.
+Beneath the root it may read and execute, beneath its own folder it may do everything but make device files; it may use
+no TCP port, no abstract socket and no signal to the outside. Mounts and namespaces forbid the same, so that a hole in
+one is closed by the other.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Theory of operation, in this order: (1) new user, mount, pid, network, IPC, UTS and cgroup namespaces; (2) the user is
 mapped; (3) detached read-only copies of everything that the sandbox may see are taken while the host's files are in
 sight; (4) an empty tmpfs becomes the root, the copies are attached, the rest of the host is gone; (5) root becomes an
-ordinary user, and a child, process 1 of the new pid namespace, starts a fresh interpreter from the copies:
-nothing of the memory, the environment or the descriptors of the caller is left in it. The launcher itself only waits,
-and what it starts dies with it.
+ordinary user, and a child, process 1 of the new pid namespace, starts a fresh interpreter from the copies: nothing of
+the caller's memory, environment or descriptors is left in it. The launcher then waits; what it starts dies with it.
 
 This module runs in a process of its own, without the site packages, and imports the standard library only.
 """
@@ -45,8 +44,7 @@ class Missing(Exception):
 def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
     """Makes the sandbox and runs its zygote until that ends.
 
-    `bundle`: the memory file with the modules that the zygote needs. `plan`: what `interpreter` and `profiles` wrote:
-    mounts, masks, links, argv, environment, user.
+    `bundle`: a memory file with the zygote's modules. `plan`: mounts, masks, links, argv, environment, user.
     """
     try:
         if plan["privileged"]:
@@ -74,7 +72,6 @@ def main(control: int, bundle: int, plan: dict[str, Any]) -> None:
 
 
 def _compiled(bundle: int, inside: dict[str, Any]) -> int:
-    """Returns the descriptor of a memory file with the modules of the zygote, compiled, and with its plan."""
     modules = json.loads(os.pread(bundle, os.fstat(bundle).st_size, 0))["modules"]
     codes = [
         (name, None if source is None else compile(source, name, "exec", dont_inherit=True, optimize=2))
@@ -98,7 +95,6 @@ def _spare_the_host() -> None:
 
 
 def _enter(plan: dict[str, Any]) -> None:
-    """Enters the namespaces that the plan names, with the user mapped."""
     flags = 0
     for name in plan["namespaces"]:
         flags |= NAMESPACES[name]
@@ -146,7 +142,7 @@ def _mapper(user: int) -> tuple[int, int, int]:
 
 
 def _not_given(names: list[str], privileged: bool) -> list[str]:
-    """Returns the namespaces that this machine does not give, each tried in a process of its own."""
+    """Tries each namespace in a process of its own."""
     refused = []
     for name in names:
         child = os.fork()
@@ -170,7 +166,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _build(plan: dict[str, Any]) -> None:
-    """Makes the new root: an empty tmpfs with the copies in it, and nothing else of the host."""
+    """An empty tmpfs with the copies in it, and nothing else of the host."""
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     trees = [(kernel.read_only_copy(source), target) for source, target in plan["mounts"]]
     trees += [(kernel.device_copy(f"/dev/{name}"), f"/dev/{name}") for name in plan["devices"]]

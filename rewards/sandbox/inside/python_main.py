@@ -1,10 +1,8 @@
 """Runs a Python program as `__main__` in this process, and ends as the interpreter would.
 
-Exit codes, `SystemExit`, uncaught exceptions on stderr, threads that are waited for, `atexit`, a flush that fails:
-all as in `python program.py`. What differs: `__del__` is not called at the end, though files that globals hold are
-flushed, and the text streams are UTF-8.
-
-This module runs inside the sandbox and imports the standard library only.
+Exit codes, `SystemExit`, uncaught exceptions on stderr, waiting for threads, `atexit`, a flush that fails: all as in
+`python program.py`. What differs: `__del__` is not called at the end, though files that globals hold are flushed, and
+the text streams are UTF-8. This module runs inside the sandbox and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ _main = types.ModuleType("__main__")
 def prepare_main(name: str, folder: str, known: Iterable[str]) -> None:
     """Does what every program needs, once, in the process from which they are forked.
 
-    Makes the text streams, over whatever descriptors 0, 1 and 2 are then, and an empty `__main__`, and compiles the
-    programs that will come often. `name`: the file name of programs, in `sys.argv[0]`; there is no such file.
+    Makes the text streams, over whatever descriptors 0, 1 and 2 are then, and an empty `__main__`, and compiles
+    frequent programs. `name`: the file name of programs, in `sys.argv[0]`; there is no such file.
     """
     _open_streams()
     for word in ("exit", "quit"):  # the site package, which is not loaded, would do this
@@ -85,7 +83,6 @@ def _open_streams() -> None:
 
 
 def _status_of(error: BaseException, notes: mmap.mmap) -> int:
-    """Reports what the program raised and returns the exit code that follows from it."""
     if isinstance(error, SystemExit):
         if error.code is None:
             return 0
@@ -109,7 +106,6 @@ def _status_of(error: BaseException, notes: mmap.mmap) -> int:
 
 
 def _ended(status: int, notes: mmap.mmap) -> int:
-    """Does what the interpreter does when the main module is through."""
     try:
         if len(threading._active) > 1 or threading._threading_atexits:  # type: ignore[attr-defined]
             threading._shutdown()  # type: ignore[attr-defined]
@@ -135,5 +131,5 @@ def _flushed(status: int) -> int:
 
 
 def _open_files() -> list[Any]:
-    """Returns the files that globals of the program hold, which its end would close."""
+    """The files that globals of the program hold, which its end would close."""
     return [each for each in vars(_main).values() if issubclass(type(each), _io._IOBase)]

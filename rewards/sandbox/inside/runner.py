@@ -1,14 +1,11 @@
 """Turns a freshly forked child into one untrusted program.
 
-Theory of operation: everything that needs a right comes first, each right is then given up for good, and the program
-is looked at only when none is left. Order matters: descriptors, limits, user, capabilities, Landlock, seccomp, program;
-that no new privileges can be gained was settled in the zygote already. When any of it fails the child ends before it
-has looked at the program.
+Theory of operation: everything that needs a right comes first, each right is then given up for good, and the program is
+looked at only when none is left. Order matters: descriptors, limits, user, capabilities, Landlock, seccomp, program;
+the zygote has already ruled out new privileges. When any step fails the child ends before it has looked at the program.
 
-A Python program runs in this interpreter, as `__main__`, with the ends that a program of its own would have: exit
-codes, uncaught exceptions on stderr, threads waited for, `atexit` called. Other languages replace the process.
-
-This module runs inside the sandbox and imports the standard library only.
+A Python program runs in this interpreter, as `__main__` (`python_main`). Other languages replace the process. This
+module runs inside the sandbox and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -30,17 +27,16 @@ _SETUP_FAILED = 111
 
 
 class Runner:
-    """How the programs of one zygote begin.
+    """How the programs of one zygote begin, with all that is the same for every program.
 
-    The zygote makes it once, with all that is the same for every program: each object that a forked child touches is a
-    page that the kernel copies, and these copies are most of what a small program costs.
+    Each object that a forked child touches is a page that the kernel copies: most of what a small program costs.
     """
 
     def __init__(self, plan: dict[str, Any], notes: mmap.mmap, begun: mmap.mmap) -> None:
         """Takes over the plan, and sets what the zygote itself can do with and programs inherit.
 
-        `notes`: shared with the zygote; the program may write in it too. `begun`: shared likewise, but out of the
-        program's reach when it begins: the first byte says that it began.
+        `notes`: shared with the zygote and the program. `begun`: out of the program's reach: the first byte says that
+        it began.
         """
         self._plan, self._notes, self._begun = plan, notes, begun
         self._calls = Filters(bool(plan["seccomp"]))
@@ -58,10 +54,9 @@ class Runner:
             prepare_main(plan["file"], plan["own"], plan["known"])
 
     def become_program(self, request: wire.Request, files: list[int], rules: int) -> NoReturn:
-        """Runs a program in a forked child and ends the process.
+        """Runs a program in a forked child and ends the process. `rules`: the Landlock rules, or -1.
 
-        `request`: its limits. `files`: descriptors, none of them 3 or less: the program, stdin, stdout, stderr, and
-        perhaps the channel. `rules`: the Landlock rules, or -1 without them.
+        `files`: descriptors above 3: the program, stdin, stdout, stderr, and perhaps the channel.
         """
         code = _SETUP_FAILED
         try:
@@ -75,7 +70,7 @@ class Runner:
             os._exit(code)
 
     def _give_up_rights(self, request: wire.Request, files: list[int], rules: int) -> bytes:
-        """Gives up every right but system calls, and returns what the memory file of the program holds."""
+        """Returns what the memory file of the program holds; keeps the right to system calls."""
         payload = os.pread(files[0], os.lseek(files[0], 0, os.SEEK_END), 0)
         number = -1
         for descriptor in files:
@@ -98,7 +93,7 @@ class Runner:
         return payload
 
     def _limit(self, kind: int, most: int) -> None:
-        """Sets a limit that the program cannot raise again; a lower one that is there stays."""
+        """Sets a limit that the program cannot raise again; a lower one stays."""
         if kind in self._most:
             most = min(most, self._most[kind])
         resource.setrlimit(kind, (most, most))
@@ -129,7 +124,7 @@ class Runner:
         self._begun.close()
 
     def _compiled(self, command: list[str], environment: dict[str, str]) -> bool:
-        """Runs the compiler, which may start processes, and says whether it was content."""
+        """Runs the compiler, which may start processes, and says whether it succeeded."""
         calls = self._calls.starting(os.getpid())
         child = os.fork()
         if child == 0:

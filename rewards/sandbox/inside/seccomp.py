@@ -2,15 +2,14 @@
 
 Theory of operation: the filter is an allow-list. What is not on it answers EPERM, so that an honest program sees an
 ordinary error. A few calls that no honest program makes (`DEADLY`) end the process with SIGSYS, which is reported as
-"policy". Calls whose arguments matter are judged by them: no terminal input through ioctl, no new namespaces through
-clone.
+"policy". Some calls are judged by their arguments: no terminal input through ioctl, no new namespaces through clone.
 
 Two programs could signal each other through a lock on a shared file. A lock of fcntl keeps out other processes, and a
 program alone has none that sees its files: it is told that it has the lock, as databases want, and nothing is locked.
 Programs of several processes, and locks of other kinds, get EPERM.
 
-No program can have its own process ended by SIGKILL, directly, by a child, or by a limit that it sets itself. Who sees
-SIGKILL end one therefore knows that it came from outside: the machine ran out of memory, or somebody ended it.
+No program can have its own process ended by SIGKILL, directly, by a child, or by a limit that it sets itself. So a
+SIGKILL came from outside: the machine ran out of memory, or somebody ended it.
 
 This module runs inside the sandbox and imports the standard library only.
 """
@@ -157,7 +156,7 @@ def session_filter() -> FilterProgram | None:
 
 
 def _judging(judged: dict[int, Code], otherwise: bytes) -> bytes:
-    """Returns the instructions that judge each call as told, and all others alike; other machines' calls are deadly."""
+    """The instructions that judge each call as told, all others alike, and other architectures' calls as deadly."""
     code = [
         _op(_LOAD, _ARCHITECTURE),
         _op(_JUMP_EQ, audit_number(), 1, 0),
@@ -171,7 +170,7 @@ def _judging(judged: dict[int, Code], otherwise: bytes) -> bytes:
 
 
 def _kills(*, several: bool) -> dict[int, Code]:
-    """Returns how calls are judged by which a process could end itself, or with `several` a child, by SIGKILL."""
+    """How to judge calls by which a process could end itself, or with `several` a child, by SIGKILL."""
     refused = _op(_RETURN, _ERRNO | _EPERM)
     allowed, deadly = _op(_RETURN, _ALLOW), _op(_RETURN, _KILL)
 
@@ -200,8 +199,7 @@ def _kills(*, several: bool) -> dict[int, Code]:
 def engine_profile() -> dict[str, object]:
     """Returns the filter of a container in the form that container engines read: an allow-list as well.
 
-    It is looser than the filter of a program by what it takes to make sandboxes. The namespaces that it lets the
-    agent make are what no program can make any more.
+    Beyond a program's filter it allows what it takes to make sandboxes, such as namespaces, which no program can make.
     """
     names = sorted({*ALLOWED.split(), *STARTING.split(), *MAKING.split(), *JUDGED.split()})
     return {
@@ -240,7 +238,7 @@ def session_profile() -> dict[str, object]:
 
 
 def _segments(judged: dict[int, Code], otherwise: bytes) -> list[tuple[int, Code]]:
-    """Returns the first number of each run of calls that are judged alike, with the code that judges them."""
+    """The first number of each run of calls that are judged alike, with the code that judges them."""
     segments: list[tuple[int, Code]] = []
     for number in range(max(judged) + 2):
         body = judged.get(number, (otherwise,))
@@ -250,7 +248,7 @@ def _segments(judged: dict[int, Code], otherwise: bytes) -> list[tuple[int, Code
 
 
 def _searched(segments: list[tuple[int, Code]]) -> Code:
-    """Finds the segment of the loaded number by halves: the kernel runs the filter for every number when it is set."""
+    """Binary search: the kernel runs the filter for every number when it is set."""
     if len(segments) == 1:
         return segments[0][1]
     half = len(segments) // 2
@@ -283,7 +281,6 @@ def _unless(value: int, answer: int) -> Code:
 
 
 def _any_of(values: tuple[int, ...]) -> Code:
-    """Allows when the loaded value is one of `values`, else refuses."""
     code: list[bytes] = []
     for value in values:
         code += [_op(_JUMP_EQ, value, 0, 1), _op(_RETURN, _ALLOW)]

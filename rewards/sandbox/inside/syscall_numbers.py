@@ -66,10 +66,7 @@ def audit_number() -> int:
 
 
 def numbers(names: str) -> list[int]:
-    """Returns the numbers of space-separated calls, leaving out those that this architecture does not have.
-
-    Raises KeyError if a name that the table does not have.
-    """
+    """Returns the numbers of space-separated calls that this architecture has; KeyError for an unknown name."""
     machine = os.uname().machine
     known = [TABLE[name].get(machine) for name in names.split()]
     return [number for number in known if number is not None]

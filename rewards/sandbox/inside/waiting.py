@@ -1,7 +1,7 @@
 """Measures how long a program waited for a processor that was busy with others.
 
-What the program's own other threads and children ran meanwhile is subtracted, so that no program can make itself wait.
-Of several threads the one that waited longest counts. This module imports the standard library only.
+What its own other threads and children ran meanwhile is subtracted, so that no program can make itself wait. Of several
+threads the one that waited longest counts. This module imports the standard library only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def _of_thread(path: str, used: float) -> float:
 
 
 def _number(process: int) -> int:
-    """Returns the number of a process among those of the host."""
     lines = _read(f"self/fdinfo/{process}").splitlines()
     return int(next(line for line in lines if line.startswith("Pid:")).split()[1])
 

@@ -40,13 +40,12 @@ class Request(namedtuple("Request", ("cpu", "wall", "memory", "output", "disk", 
 
 
 class Answer(namedtuple("Answer", ("status", "ended", "noted", "cpu", "wall", "waited", "peak"))):
-    """How one program ended.
+    """How one program ended; times in seconds.
 
     `status`: as `os.waitpid` reports it. `noted`: what the runner noted, or that the program never began. `cpu`:
-    processor time of all its processes, in seconds. `wall`: time on the clock, in seconds. `waited`: how much of it
-    another program had the processor that it was ready to use, in seconds; looked at when it is late or told to end.
-    Negative when it was not looked at, or the kernel does not say. `peak`: the greatest resident memory of one process,
-    in bytes.
+    processor time of all its processes. `waited`: how much of `wall` another program had the processor that it was
+    ready to use; negative when the kernel does not say, or it was not looked at (only late or stopped programs are).
+    `peak`: the greatest resident memory of one process, in bytes.
     """
 
     __slots__ = ()

@@ -1,18 +1,17 @@
 """Forks every program of a slot, and answers each request with how its program ended.
 
-Theory of operation: process 1 of its pid namespace, alone in its mount, network and IPC namespaces. For each request
-it forks; the child (`runner`) gives up every right and only then reads the program from its memory file. The zygote
-waits on a descriptor of the child and of the pool, ends the child at a limit or when the pool goes away, ends
-whatever the child left behind (`kill(-1)` from process 1 reaches every process of the namespace), and reports. It
-reads nothing that a program wrote.
+Theory of operation: process 1 of its pid namespace, alone in its mount, network and IPC namespaces. For each request it
+forks; the child (`runner`) gives up every right and only then reads the program from its memory file. The zygote waits
+on a descriptor of the child and of the pool, ends the child at a limit or when the pool goes away, ends whatever the
+child left behind (`kill(-1)` from process 1 reaches every process of the namespace), and reports. It reads nothing that
+a program wrote.
 
-A program that is late has its limit moved by the time in which it was ready and others had the processor, within
-bounds (`waiting`). What its own threads and children had is its own doing.
+A late program's limit is extended, within bounds, by the time in which it was ready and others had the processor
+(`waiting`), but not for what its own threads and children had.
 
-Between two programs the folder of the last one is replaced by a fresh tmpfs, unless it was left exactly as it had
-been mounted. The zygote ends itself when anything is not as it should be; the pool then starts another.
-
-This module runs inside the sandbox and imports the standard library only.
+Between two programs the folder of the last one is replaced by a fresh tmpfs, unless it was left exactly as mounted. The
+zygote ends itself when anything is not as it should be; the pool then starts another. This module runs inside the
+sandbox and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class Zygote:
             self._rules = landlock.ruleset(self._own)
 
     def _state(self) -> tuple[int, ...]:
-        """Returns what any change of the folder changes: free space and inodes, and the time of its last change."""
+        """What any change of the folder changes: free space and inodes, and the time of its last change."""
         if self._disk < 0:
             return ()
         room, folder = os.statvfs(self._own), os.stat(self._own)
@@ -163,7 +162,7 @@ class Zygote:
                 return wire.ENDED_ITSELF if select.select([watched], [], [], _ENDING)[0] else wire.STOPPED
 
     def _used(self, child: int, request: wire.Request, before: float) -> float:
-        """Returns the processor time of a program in seconds, of all its processes where that can be known."""
+        """Processor time in seconds, of all processes of the program where that can be known."""
         clock = (~child << 3) | 2  # the processor time of another process; clock_getcpuclockid of the C library
         try:
             used = time.clock_gettime(clock)
@@ -176,7 +175,7 @@ class Zygote:
             self._waited = waiting.seconds(watched, used)
 
     def _spent_by_all(self) -> float:
-        """Returns the processor time of all processes of the control group in seconds, or 0.0 without one."""
+        """Processor time of the control group in seconds, or 0.0 without one."""
         if not self._plan["clock"]:
             return 0.0
         words = os.pread(_CLOCK, 200, 0).split()
@@ -185,7 +184,7 @@ class Zygote:
 
     @staticmethod
     def _end_the_rest() -> tuple[float, int]:
-        """Ends what the child left behind; returns the processor time and the peak memory of it."""
+        """Ends what the child left behind; returns its processor time and peak memory."""
         cpu, peak = 0.0, 0
         while True:
             try:
@@ -200,7 +199,7 @@ class Zygote:
 
 
 def _import_packages(plan: dict[str, Any]) -> None:
-    """Imports what programs were promised, with a folder for what that writes, which no program sees."""
+    """Imports packages, with a folder that they may write to and no program sees."""
     if not plan["packages"]:
         return
     sys.path += plan["folders"]
