@@ -198,7 +198,8 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
     `given`: the orders. `say`: tells the keeper something and returns its reply. `tests`: the module in which the tests
     run. `side`: what depends on where the solution is: `begin` of a unit; `ask`, which calls a function, and what was
     `asked`; `failure`, how and why a unit has failed whatever its assertions found; `forbidden_change`; `is_raised`,
-    whether the solution raised an exception; `last_answer`, the last call in words; `other`, an answer that is no plain data.
+    whether the solution raised an exception; `last_answer`, the last call in
+    words; `other`, an answer that is no plain data.
     """
     true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
     running: list[int] = []  # units, one within the other
