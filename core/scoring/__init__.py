@@ -1,1 +1,1 @@
-"""Scores completions: each reward gives each completion one outcome. A failure is never a zero."""
+"""Scores completions, where a failure is never a zero; one module for each step from a row to its outcomes."""

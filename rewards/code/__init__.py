@@ -1,1 +1,1 @@
-"""Judges a completion's program by the tests of its row, in sandboxes."""
+"""Judges a program by the tests of its row; one module for each question about tests. `guest` runs in sandboxes."""

@@ -1,1 +1,1 @@
-"""Provides the verifier and the reward `math`: whether a completion and the gold are the same mathematics."""
+"""Provides the verifier and the reward `math`; one module for each form of mathematics and each step of a comparison."""
