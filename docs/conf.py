@@ -53,12 +53,12 @@ html_sidebars = {
 def released() -> list[str]:
     """Returns the versions that a site may stand beside this one for: the tags of the checkout, newest first."""
     try:
-        found = subprocess.run(
+        listed = subprocess.run(
             ["git", "tag", "--list", "v*", "--sort=-v:refname"], cwd=DOCS, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return []
-    return [tag.removeprefix("v") for tag in found.stdout.split()]
+    return [tag.removeprefix("v") for tag in listed.stdout.split()]
 
 
 html_context = {"versions": released()}

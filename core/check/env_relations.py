@@ -106,7 +106,7 @@ class EnvRelations:
         try:
             instance.reset(seed=0)
         except BaseException:
-            return ". reset must also work without options: make up a row there, as gymnasium's tools call it so"
+            return ". reset must also work without options, as gymnasium calls it: choose a row there"
         finally:
             self._close(instance)
         return ""

@@ -1,4 +1,4 @@
-"""Prints an episode of an agent as the conversation it was: its calls in order, those of a branch further in."""
+"""Prints an episode of an agent as a conversation: its calls in order, with branches indented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows on a terminal's standard error what is being done, and how much of it; elsewhere nothing."""
+"""Shows progress on standard error if that is a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prints texts of others among own lines, so that none of theirs can pass for an own one."""
+"""Prints untrusted text so that it cannot be mistaken for a line of the command itself."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def run(
     """
     flags = given(values)
     asked = _asked(place, ray_address, workers, servers, nodes)
-    if resume_from is None:
-        load_config(config_file, pairs, flags)  # is refused here where it is wrong, before libraries load
+    # A wrong configuration is refused before libraries load. A run that resumes has its own.
+    config = load_config(config_file, pairs, flags) if resume_from is None else None
     with loading():
         from grpo.core.config.python_objects import refuse_missing
         from grpo.core.display.progress import Silent
@@ -115,7 +115,7 @@ def run(
                     steps = wished.train.steps
                     return _exit_code(resume_on_ray(own, resume_from, steps, ray_address or "", asked, display))
                 return _exit_code(resume(resume_from, Host.discover(), display, wished.train.steps, url))
-            config = load_config(config_file, pairs, flags)
+            assert config is not None
             if asked is not None:
                 from grpo.core.run.ray.launch import planned_on_ray, start_on_ray
 

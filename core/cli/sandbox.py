@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ _backend = click.option("--backend", default="local", metavar="SPEC", help="Sand
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
+def _limit(name: str, kind: click.ParamType[Any], default: float, unit: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, type=kind, default=default, metavar=unit, show_default=True, help=text)
+
+
 @sandbox.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
@@ -39,49 +44,14 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON 
 )
 @_backend
 @click.option("--profile", metavar="NAME", help="Language. Default: by the file's ending, else python.")
-@click.option(
-    "--cpu",
-    type=click.FloatRange(min=0.01),
-    default=_DEFAULT.cpu_seconds,
-    metavar="SECONDS",
-    show_default=True,
-    help="Processor time.",
-)
+@_limit("--cpu", click.FloatRange(min=0.01), _DEFAULT.cpu_seconds, "SECONDS", "Processor time.")
 @click.option(
     "--wall", type=click.FloatRange(min=0.01), metavar="SECONDS", help="Wall time. Default: twice --cpu plus one."
 )
-@click.option(
-    "--memory",
-    type=click.IntRange(min=16),
-    default=_DEFAULT.memory_bytes >> 20,
-    metavar="MB",
-    show_default=True,
-    help="Memory, in mebibytes.",
-)
-@click.option(
-    "--output",
-    type=click.IntRange(min=1),
-    default=_DEFAULT.output_bytes >> 10,
-    metavar="KB",
-    show_default=True,
-    help="Output, in kibibytes.",
-)
-@click.option(
-    "--disk",
-    type=click.IntRange(min=1),
-    default=_DEFAULT.disk_bytes >> 20,
-    metavar="MB",
-    show_default=True,
-    help="Files that it writes, in mebibytes.",
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    default=_DEFAULT.processes,
-    metavar="N",
-    show_default=True,
-    help="Processes and threads.",
-)
+@_limit("--memory", click.IntRange(min=16), _DEFAULT.memory_bytes >> 20, "MB", "Memory, in mebibytes.")
+@_limit("--output", click.IntRange(min=1), _DEFAULT.output_bytes >> 10, "KB", "Output, in kibibytes.")
+@_limit("--disk", click.IntRange(min=1), _DEFAULT.disk_bytes >> 20, "MB", "Files that it writes, in mebibytes.")
+@_limit("--processes", click.IntRange(min=1), _DEFAULT.processes, "N", "Processes and threads.")
 @_as_json
 @click.pass_context
 def run(

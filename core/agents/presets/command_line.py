@@ -63,9 +63,9 @@ def missing_script(line: str) -> str:
         folder, script = os.path.split(name)
         if not os.path.isfile(name):  # noqa: PTH113 - whatever the text, it raises nothing
             here = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []  # noqa: PTH208, PTH112
-            where = "Every task must bring it"
             return (
-                f"agent 'cmd:{line}': there is no file {name} here.{did_you_mean(script, here)} {where}, or it fails."
+                f"agent 'cmd:{line}': there is no file {name} here.{did_you_mean(script, here)} A task that does not "
+                "bring it will fail."
             )
     return ""
 

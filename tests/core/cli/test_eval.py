@@ -33,8 +33,8 @@ def invoke(*arguments: str | Path) -> Result:
 def measured(*arguments: str | Path) -> dict[str, Any]:
     result = invoke("--json", *arguments)
     assert result.exit_code == 0, result.exception
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    figures: dict[str, Any] = json.loads(result.stdout)
+    return figures
 
 
 @pytest.fixture
@@ -65,16 +65,16 @@ def moody(completion: str, answer: str) -> float | None:
 
 @pytest.mark.core
 def test_eval_measures_accuracy_and_rewards_without_training(tiny: list[str], vowels: str) -> None:
-    found = measured(*tiny, "--reward", "proximity", "--reward", vowels)
-    assert (found["problems"], found["samples"], found["temperature"]) == (6, 1, 0.0)
-    assert found["verdicts"] == {"right": 0, "wrong": 6, "undecided": 0, "failed": 0}
-    assert found["accuracy"]["mean"] == 0.0
-    assert found["accuracy"]["high"] == pytest.approx(0.3903, abs=1e-4)  # Wilson, 0 of 6
-    assert set(found["rewards"]) == {"proximity", "vowels"}
-    near = found["rewards"]["vowels"]
+    figures = measured(*tiny, "--reward", "proximity", "--reward", vowels)
+    assert (figures["problems"], figures["samples"], figures["temperature"]) == (6, 1, 0.0)
+    assert figures["verdicts"] == {"right": 0, "wrong": 6, "undecided": 0, "failed": 0}
+    assert figures["accuracy"]["mean"] == 0.0
+    assert figures["accuracy"]["high"] == pytest.approx(0.3903, abs=1e-4)  # Wilson, 0 of 6
+    assert set(figures["rewards"]) == {"proximity", "vowels"}
+    near = figures["rewards"]["vowels"]
     assert near["low"] < near["mean"] < near["high"]
     assert 0 < near["mean"] < 1
-    assert 1 <= found["mean_tokens"] <= 8
+    assert 1 <= figures["mean_tokens"] <= 8
 
 
 def test_eval_writes_what_it_measured_and_says_the_same_in_words(tiny: list[str], vowels: str, tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_sampling_is_seeded_and_greedy_is_not_random(tiny: list[str], vowels: st
 
 def test_failures_and_abstentions_are_counted_and_not_averaged(tiny: list[str], plugin: Path) -> None:
     result = invoke(*tiny, "--size", "12", "--reward", f"{plugin}:moody", "--json")
-    found = json.loads(result.stdout)["rewards"]["moody"]
-    assert found["failed"] > 0
-    assert found["abstained"] > 0
-    assert found["values"] + found["failed"] + found["abstained"] == 12
-    assert found["mean"] == 0.5
+    figures = json.loads(result.stdout)["rewards"]["moody"]
+    assert figures["failed"] > 0
+    assert figures["abstained"] > 0
+    assert figures["values"] + figures["failed"] + figures["abstained"] == 12
+    assert figures["mean"] == 0.5
     assert "ValueError: boom" in result.stderr
     assert "'moody' failed; the completions that it failed on are excluded" in result.stderr
 
@@ -139,9 +139,9 @@ def test_a_verifier_that_fails_on_everything_is_an_error_and_no_accuracy_of_zero
     )
     result = invoke(*tiny, "--json")
     assert isinstance(result.exception, RunError)
-    found = json.loads(result.stdout)
-    assert found["accuracy"]["mean"] is None
-    assert found["verdicts"] == {"right": 0, "wrong": 0, "undecided": 0, "failed": 6}
+    figures = json.loads(result.stdout)
+    assert figures["accuracy"]["mean"] is None
+    assert figures["verdicts"] == {"right": 0, "wrong": 0, "undecided": 0, "failed": 6}
 
 
 def test_undecided_verdicts_are_counted_apart_from_wrong_ones(tiny: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,27 +149,27 @@ def test_undecided_verdicts_are_counted_apart_from_wrong_ones(tiny: list[str], m
 
     verdicts = cycle([Verdict(None), Verdict(True), Verdict(False)])
     monkeypatch.setattr(_binding.BoundVerifier, "calls", lambda self, completions: verdicts)
-    found = json.loads(invoke(*tiny, "--json").stdout)
-    assert found["verdicts"] == {"right": 2, "wrong": 2, "undecided": 2, "failed": 0}
-    assert (found["accuracy"]["mean"], found["accuracy"]["values"]) == (0.5, 4)
+    figures = json.loads(invoke(*tiny, "--json").stdout)
+    assert figures["verdicts"] == {"right": 2, "wrong": 2, "undecided": 2, "failed": 0}
+    assert (figures["accuracy"]["mean"], figures["accuracy"]["values"]) == (0.5, 4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full_run", "lora_run"])
 def test_a_run_brings_its_own_settings_and_measures_as_it_did(kind: str, request: pytest.FixtureRequest) -> None:
     run: Path = request.getfixturevalue(kind)
-    found = measured("--model", run, "--size", "4")
+    figures = measured("--model", run, "--size", "4")
     last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
-    assert (found["model"], found["step"], found["env"]) == (str(run), 2, "gsm8k")
-    assert found["max_completion_length"] == 16
-    assert set(found["rewards"]) == {"vowels"}
-    assert found["accuracy"]["mean"] == last["held_out/accuracy"]
+    assert (figures["model"], figures["step"], figures["env"]) == (str(run), 2, "gsm8k")
+    assert figures["max_completion_length"] == 16
+    assert set(figures["rewards"]) == {"vowels"}
+    assert figures["accuracy"]["mean"] == last["held_out/accuracy"]
 
 
 @pytest.mark.slow
 def test_naming_an_environment_leaves_the_rewards_of_the_run_behind(full_run: Path) -> None:
-    found = measured("--model", full_run, "--env", "gsm8k:size=20", "--dataset", "embedded", *SMALL)
-    assert set(found["rewards"]) == {"proximity", "gsm8k.soft_format"}
+    figures = measured("--model", full_run, "--env", "gsm8k:size=20", "--dataset", "embedded", *SMALL)
+    assert set(figures["rewards"]) == {"proximity", "gsm8k.soft_format"}
 
 
 @pytest.mark.slow
@@ -319,10 +319,10 @@ def test_rollouts_that_their_environment_failed_are_counted_and_the_reason_is_to
     model = ["--model", str(tiny_model), *SMALL]
     result = invoke("--env", f"{file}:flaky", *model, "--json")
     assert result.exit_code == 0, result.exception
-    found = json.loads(result.stdout)
+    figures = json.loads(result.stdout)
     assert "stepping" in result.stderr, "what environments print is no result"
-    assert (found["failed_rollouts"], found["rewards"]["environment"]["values"]) == (3, 3)
-    assert (found["accuracy"]["mean"], found["verdicts"]["failed"]) == (1.0, 3)
+    assert (figures["failed_rollouts"], figures["rewards"]["environment"]["values"]) == (3, 3)
+    assert (figures["accuracy"]["mean"], figures["verdicts"]["failed"]) == (1.0, 3)
     assert "3 of 6 rollouts failed and are left out" in result.stderr
     assert "OSError: the backend is away" in result.stderr
     result = invoke("--env", f"{file}:broken", *model)
