@@ -1,7 +1,7 @@
 """Scores on one node of a cluster, with its workers and event loop.
 
-in:  (packed plugin, runs on the loop?, retries, distribution, version, row numbers, indices of each call, items)
-out: ("done", [result], [failures in full], slow import) ("missing", what is not installed here) ("broken", text)
+in:  ((packed plugin, distribution, version), runs on the loop?, retries, row numbers, indices of each call, items)
+out: ("done", [result], [failures in full]) ("missing", what is not installed here) ("broken", text)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ScoringNode:
 
     def score(self, message: bytes) -> bytes:
         """Answers one chunk of calls."""
-        packed, awaited, retries, distribution, version, rows, calls, items = pickle.loads(message)
+        (packed, distribution, version), awaited, retries, rows, calls, items = pickle.loads(message)
         missing = _missing(distribution, version)
         if missing:
             return pickle.dumps(("missing", missing))

@@ -143,7 +143,7 @@ class WorkerPool:
             worker = self._free_worker(job)
             if worker is None:
                 return
-            self._give(worker, job, job.take(self._size))
+            self._give(worker, job, job.chunk(self._size))
 
     def _free_worker(self, job: Job) -> Worker | None:
         idle = [worker for worker, chunk in self._workers.items() if chunk is None]
