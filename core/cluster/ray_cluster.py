@@ -6,8 +6,8 @@ but names, numbers and bytes. A cluster without a token is refused: who reached 
 
 from __future__ import annotations
 
-import importlib
 import os
+import pkgutil
 import socket
 import tempfile
 import threading
@@ -205,8 +205,7 @@ class Cluster:
 
 class _Host:
     def __init__(self, kind: str, settings: dict[str, Any]) -> None:
-        module, _, name = kind.partition(":")
-        self._object = getattr(importlib.import_module(module), name)(**settings)
+        self._object = pkgutil.resolve_name(kind)(**settings)
 
     def call(self, method: str, message: bytes) -> bytes:
         answer: bytes = getattr(self._object, method)(message)
@@ -297,5 +296,4 @@ def _fit(function: str, settings: dict[str, Any], nodes: list[Node], gpus: bool,
 
 
 def _call(config: dict[str, Any]) -> None:
-    module, _, name = config["function"].partition(":")
-    getattr(importlib.import_module(module), name)(config["settings"])
+    pkgutil.resolve_name(config["function"])(config["settings"])

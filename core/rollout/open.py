@@ -123,8 +123,7 @@ def _share(model: Any, engine: Any) -> int:
     from grpo.core.rollout.sync.shared_weights import share_frozen
 
     try:
-        shared = share_frozen(model, engine.apply(lambda served: served))
+        return share_frozen(model, engine.apply(lambda served: served))
     except BaseException:
         engine.close()
         raise
-    return shared.before - shared.after
