@@ -21,18 +21,8 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout.engine.link import GuestLink
+from grpo.core.rollout.server import wire
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_from_json, misfits
-from grpo.core.rollout.server.wire import (
-    BYTES,
-    CLAIM,
-    HANDED,
-    INCARNATION,
-    KEEP,
-    RANK,
-    SILENCE,
-    frames,
-    sampled_from_json,
-)
 from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
 from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup, own_address
@@ -89,7 +79,7 @@ class ServerLink(GuestLink):
             if wrong:
                 raise RunError(f"the rollout server at {self._url} came back as another: {wrong[0]}. {self._remedy}")
             self._known = state
-            self._known["handed"] = self._ask(CLAIM, _plain({}))
+            self._known["handed"] = self._ask(wire.CLAIM, _plain({}))
             self._doubted = False
             self.forget()
             self._epoch += 1
@@ -103,11 +93,11 @@ class ServerLink(GuestLink):
 
         def counted() -> Iterator[bytes]:
             nonlocal sent
-            for part in frames(self._sender.items(weights)):
+            for part in wire.frames(self._sender.items(weights)):
                 sent += len(part)
                 yield part
 
-        self._hand_over("/weights", counted(), {KEEP: "1"} if self._sender.keeps else {})
+        self._hand_over("/weights", counted(), {wire.KEEP: "1"} if self._sender.keeps else {})
         self._sender.arrived()
         return sent
 
@@ -121,7 +111,7 @@ class ServerLink(GuestLink):
     def put_adapter(self, adapter: Adapter) -> None:
         """Sends A and B; the server takes them over in memory, without a file."""
         items = (whole_of(name, tensor) for name, tensor in adapter.tensors.items())
-        self._hand_over("/adapter", frames(items), {RANK: str(adapter.rank)})
+        self._hand_over("/adapter", wire.frames(items), {wire.RANK: str(adapter.rank)})
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
         fingerprints: Mapping[str, int] = self._ask("/fingerprints", _plain({"seed": seed}))
@@ -147,7 +137,7 @@ class ServerLink(GuestLink):
         ready: dict[int, Sampled] = {}
 
         def heard(line: Mapping[str, Any]) -> None:
-            done = [sampled_from_json(completion) for completion in line["completions"]]
+            done = [wire.sampled_from_json(completion) for completion in line["completions"]]
             ready.update(zip(line["numbers"], done, strict=True))
             if on_done is not None:
                 on_done(line["numbers"], done)
@@ -165,10 +155,10 @@ class ServerLink(GuestLink):
         def announced() -> Iterator[bytes]:
             nonlocal sent
             for name, tensor in weights:
-                yield from frames([Announced(name, tensor.dtype, tuple(tensor.shape))], end=False)
+                yield from wire.frames([Announced(name, tensor.dtype, tuple(tensor.shape))], end=False)
                 group.send(tensor)
                 sent += tensor.nbytes
-            yield from frames([])
+            yield from wire.frames([])
 
         try:
             self._hand_over("/announced", announced(), {})
@@ -243,9 +233,9 @@ class ServerLink(GuestLink):
         heard: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> Any:
         headers = {
-            "Content-Type": BYTES,
-            INCARNATION: str(self._known["incarnation"]),
-            HANDED: str(self._known["handed"]),
+            "Content-Type": wire.BYTES,
+            wire.INCARNATION: str(self._known["incarnation"]),
+            wire.HANDED: str(self._known["handed"]),
             **(more or {}),
         }
         lines = _answer(self._url, path, body, headers)
@@ -317,7 +307,7 @@ def state_of(url: str) -> dict[str, Any]:
 
 
 def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    connection = _connection(url, SILENCE)
+    connection = _connection(url, wire.SILENCE)
     chunked = not isinstance(body, bytes)
     sent = {**headers, **_token(), **({"Transfer-Encoding": "chunked"} if chunked else {})}
     try:

@@ -11,8 +11,8 @@ import pickle
 import platform
 import threading
 import traceback
+from functools import partial
 from importlib import metadata
-from typing import Any
 
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.executors import Executors
@@ -67,15 +67,12 @@ class ScoringNode:
                 packed, retries = key
                 plugin = unpack(packed) if awaited else pickle.loads(packed)
                 self._failures[key] = []
-                self._callers[key] = Caller(plugin, retries=retries, report=self._keeper(key), alone=True)
+                self._callers[key] = Caller(plugin, retries=retries, report=partial(self._keep, key), alone=True)
             return self._callers[key]
 
-    def _keeper(self, key: tuple[bytes, int]) -> Any:
-        def keep(text: str, error: BaseException | None) -> None:
-            if not self._failures[key]:  # the first one of a chunk is told
-                self._failures[key].append(text)
-
-        return keep
+    def _keep(self, key: tuple[bytes, int], text: str, error: BaseException | None) -> None:
+        if not self._failures[key]:  # the first one of a chunk is told
+            self._failures[key].append(text)
 
 
 def _missing(distribution: str, version: str) -> str:
