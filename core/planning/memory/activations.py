@@ -168,20 +168,12 @@ class _FusedAttention(torch.autograd.Function):
         ctx.save_for_backward(query, key, value, output, sums)
         return output
 
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise AssertionError("nothing is computed on the meta device")
-
 
 class _GroupedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(rows, matrices)
         return rows.new_empty(len(rows), matrices.shape[-1])
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise AssertionError("nothing is computed on the meta device")
 
 
 def _autocast(device_type: str, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
