@@ -190,7 +190,7 @@ class Cluster:
             raise NodeLost(f"node {node.address} is lost", for_good=True) from None
         except RayError as error:
             raise UsageError(
-                f"node {node.address} cannot run this: {_last_line(error)}. Install the same grpo-kit and Python there "
+                f"node {node.address} cannot run this: {last_line(error)}. Install the same grpo-kit and Python there "
                 "as here."
             ) from None
         if not guarded and os.environ.get(MODE) == "token":
@@ -232,13 +232,14 @@ def _explained(error: BaseException, node: Node) -> BaseException:
     from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
     if isinstance(error, RayTaskError):
-        return RunError(f"node {node.address}: {_last_line(error)}")
+        return RunError(f"node {node.address}: {last_line(error)}")
     if isinstance(error, RayError):
         return NodeLost(f"node {node.address} is lost", for_good=not isinstance(error, ActorUnavailableError))
     return NodeLost(f"node {node.address} is lost: {error}", for_good=True)
 
 
-def _last_line(error: BaseException) -> str:
+def last_line(error: BaseException | None) -> str:
+    """Returns the last line of an error, which is what went wrong there, or its kind."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__).rstrip(".")
 

@@ -28,6 +28,7 @@ from grpo.core.rollout.sync.fault import EngineLost, SyncFault
 from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup, own_address
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams, refuse_unfit, runs
+from grpo.core.scoring.outcome import explain
 from grpo.plugins.errors import RunError, UsageError
 
 LOOK_SECONDS = 10.0  # for an answer to the question what the server is
@@ -210,12 +211,12 @@ class ServerLink(GuestLink):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise RunError(
-                        f"the rollout server at {self._url} is gone ({_named(error)}) and did not come back within "
+                        f"the rollout server at {self._url} is gone ({explain(error)}) and did not come back within "
                         f"{self._patience:g} s. {self._remedy}, and continue with: grpo run --resume"
                     ) from error
                 if not waits:
                     self._warned(
-                        f"the rollout server at {self._url} does not answer ({_named(error)}). Waiting up to "
+                        f"the rollout server at {self._url} does not answer ({explain(error)}). Waiting up to "
                         f"{self._patience:g} s for it. {self._remedy}"
                     )
                 waits = True
@@ -244,7 +245,7 @@ class ServerLink(GuestLink):
                 last = next(lines)
             except (OSError, http.client.HTTPException) as error:
                 raise EngineLost(
-                    f"the rollout server at {self._url} was lost in the middle of {path} ({_named(error)}). "
+                    f"the rollout server at {self._url} was lost in the middle of {path} ({explain(error)}). "
                     f"{self._remedy}, and continue with: grpo run --resume"
                 ) from error
             if "result" in last or "error" in last:
@@ -265,7 +266,7 @@ def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> 
     try:
         state = state_of(url)
     except OSError as error:
-        raise UsageError(f"no rollout server answers at {url} ({_named(error)}). {remedy}") from None
+        raise UsageError(f"no rollout server answers at {url} ({explain(error)}). {remedy}") from None
     try:
         wrong = misfits(card_from_json(state), wanted)
     except UsageError as error:
@@ -283,7 +284,7 @@ def state_of(url: str) -> dict[str, Any]:
         response = connection.getresponse()
         text = response.read()
     except http.client.HTTPException as error:
-        raise ConnectionError(_named(error)) from None
+        raise ConnectionError(explain(error)) from None
     finally:
         connection.close()
     if response.status in GONE:
@@ -356,7 +357,3 @@ def _token() -> dict[str, str]:
 
 def _plain(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body).encode()
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

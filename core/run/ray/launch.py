@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost, Ranks
+from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost, Ranks, last_line
 from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress
 from grpo.core.env import processes
@@ -151,7 +151,7 @@ def _run(
     again = f"Continue with: grpo run --resume {shlex.quote(str(path))} --on ray"
     if not failures:
         raise RunError(
-            f"a training process was lost, which ended the run: {_reason(ranks.error)}. Its run directory is kept. "
+            f"a training process was lost, which ended the run: {last_line(ranks.error)}. Its run directory is kept. "
             f"{again}"
         )
     for kind, text in failures:
@@ -181,8 +181,3 @@ def _shown(ranks: Ranks, mailbox: Hosted, stop: StopRequest, progress: Progress)
 
 def _variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(GIVEN)}
-
-
-def _reason(error: BaseException | None) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].rstrip(".") if lines else "Ray says nothing more"
