@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grpo.core.record.run_dir import RolloutRow, RunDir, append_metrics, create_run_dir, write_json, write_rollouts
-from grpo.core.report.report import report_of
+from grpo.core.report.report import write_report
 from grpo.core.watch.state import WatchedRuns
 
 GROUP = 8
@@ -60,7 +60,7 @@ def measured(run: RunDir, steps: int, count: int) -> Iterator[tuple[str, float]]
     assert watched.block("run0-texts0", state.version)
     yield "a block of texts", time.perf_counter() - begun
     begun = time.perf_counter()
-    assert report_of([run.path], limit=REPORT).blocks
+    assert write_report([run.path], run.path.with_name("run.html"), limit=REPORT).held
     yield "the whole page", time.perf_counter() - begun
 
 

@@ -112,7 +112,7 @@ def evaluate(
     measured: list[tuple[EvaluationPlan, Measurement]] = []
     for plan in plans:
         with progress_bar() as bar, contextlib.redirect_stdout(sys.stderr):
-            task = bar.add_task("loading", total=len(plan.episodes) * plan.samples)
+            task = bar.add_task("loading", total=len(plan.episodes) * plan.choices.samples)
             loaded, sampled = partial(bar.update, task, description="sampling"), partial(bar.advance, task)
             measured.append((plan, measure(plan, loaded=loaded, sampled=sampled)))
         if not as_json:
@@ -174,12 +174,12 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
         "model": plan.weights.name,
         "step": plan.weights.trained.step if plan.weights.trained else None,
         "env": plan.env.name,
-        "split": plan.split,
+        "split": plan.choices.split,
         "problems": len(plan.episodes),
         "questions": _questions(plan),
-        "samples": plan.samples,
+        "samples": plan.choices.samples,
         "temperature": plan.temperature,
-        "seed": plan.seed,
+        "seed": plan.choices.seed,
         "max_completion_length": plan.rollout.max_completion_length,
         "accuracy": _estimate(evaluation.accuracy) if evaluation.accuracy else None,
         "verdicts": verdict_counts(evaluation.verdicts) if plan.verifier else None,
@@ -197,13 +197,13 @@ def summary(plan: EvaluationPlan, measurement: Measurement) -> dict[str, Any]:
 
 def report(plan: EvaluationPlan, measurement: Measurement) -> list[str]:
     evaluation = measurement.evaluation
-    how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}, seed {plan.seed}"
-    asked = _questions(plan)
+    how = "greedy" if plan.temperature == 0 else f"temperature {plan.temperature:g}, seed {plan.choices.seed}"
+    samples, asked = plan.choices.samples, _questions(plan)
     different = f" ({asked} different)" if asked < len(plan.episodes) else ""
     step = f", step {plan.weights.trained.step}" if plan.weights.trained else ""
     lines = [
-        f"{plan.weights.name}{step} on {plan.env.name}, split {plan.split}: "
-        f"{counted(len(plan.episodes), 'problem')}{different}, {counted(plan.samples, 'completion')} each, {how}",
+        f"{plan.weights.name}{step} on {plan.env.name}, split {plan.choices.split}: "
+        f"{counted(len(plan.episodes), 'problem')}{different}, {counted(samples, 'completion')} each, {how}",
         "",
     ]
     table = [("", "mean", "95% interval", "values", "")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,8 +24,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.later:
             return super().get_command(ctx, cmd_name)
-        module, attribute = self.later[cmd_name].split(":")
-        command = getattr(importlib.import_module(module), attribute)
+        command = pkgutil.resolve_name(self.later[cmd_name])
         assert isinstance(command, click.Command)
         return command
 

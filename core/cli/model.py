@@ -79,8 +79,8 @@ def generate(
             seed=seed,
             loaded=partial(begins, f"sampling {counted(len(texts) * samples, 'completion')}"),
         )
-    _print(texts, [[answer.text for answer in several] for several in replies])
-    cut = sum(answer.cut for several in replies for answer in several)
+    _print(texts, [[text for text, _ in several] for several in replies])
+    cut = sum(cut for several in replies for _, cut in several)
     if cut:
         what = f"{cut} of {len(texts) * samples} completions were" if len(texts) * samples > 1 else "the completion was"
         click.echo(f"note: {what} cut after {max_tokens} tokens. Raise --max-new-tokens for more.", err=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import os
+import pkgutil
 import socket
 import threading
 import traceback
@@ -100,8 +100,7 @@ def _listen(owner: weakref.ref[LocalObject], channel: socket.socket) -> None:
 def main(descriptor: int, kind: str, settings: Mapping[str, Any]) -> None:
     """Answers until the other side hangs up."""
     channel, lock = socket.socket(fileno=descriptor), threading.Lock()
-    module, _, name = kind.partition(":")
-    made = getattr(importlib.import_module(module), name)(**settings)
+    made = pkgutil.resolve_name(kind)(**settings)
 
     def answer(number: int, method: str, message: bytes) -> None:
         problem, payload = "", b""

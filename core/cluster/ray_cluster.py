@@ -6,8 +6,8 @@ but names, numbers and bytes. A cluster without a token is refused: who reached 
 
 from __future__ import annotations
 
-import importlib
 import os
+import pkgutil
 import socket
 import tempfile
 import threading
@@ -190,7 +190,7 @@ class Cluster:
             raise NodeLost(f"node {node.address} is lost", for_good=True) from None
         except RayError as error:
             raise UsageError(
-                f"node {node.address} cannot run this: {_last_line(error)}. Install the same grpo-kit and Python there "
+                f"node {node.address} cannot run this: {last_line(error)}. Install the same grpo-kit and Python there "
                 "as here."
             ) from None
         if not guarded and os.environ.get(MODE) == "token":
@@ -205,8 +205,7 @@ class Cluster:
 
 class _Host:
     def __init__(self, kind: str, settings: dict[str, Any]) -> None:
-        module, _, name = kind.partition(":")
-        self._object = getattr(importlib.import_module(module), name)(**settings)
+        self._object = pkgutil.resolve_name(kind)(**settings)
 
     def call(self, method: str, message: bytes) -> bytes:
         answer: bytes = getattr(self._object, method)(message)
@@ -233,13 +232,14 @@ def _explained(error: BaseException, node: Node) -> BaseException:
     from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
     if isinstance(error, RayTaskError):
-        return RunError(f"node {node.address}: {_last_line(error)}")
+        return RunError(f"node {node.address}: {last_line(error)}")
     if isinstance(error, RayError):
         return NodeLost(f"node {node.address} is lost", for_good=not isinstance(error, ActorUnavailableError))
     return NodeLost(f"node {node.address} is lost: {error}", for_good=True)
 
 
-def _last_line(error: BaseException) -> str:
+def last_line(error: BaseException | None) -> str:
+    """Returns the last line of an error, which is what went wrong there, or its kind."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__).rstrip(".")
 
@@ -297,5 +297,4 @@ def _fit(function: str, settings: dict[str, Any], nodes: list[Node], gpus: bool,
 
 
 def _call(config: dict[str, Any]) -> None:
-    module, _, name = config["function"].partition(":")
-    getattr(importlib.import_module(module), name)(config["settings"])
+    pkgutil.resolve_name(config["function"])(config["settings"])

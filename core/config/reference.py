@@ -36,6 +36,8 @@ def json_schema() -> dict[str, Any]:
         name: sections[field["$ref"].rpartition("/")[2]] if "$ref" in field else field
         for name, field in root["properties"].items()
     }
+    for field in fields.values():
+        field.pop("title", None)  # which pydantic makes of its name
     for key, setting in settings_of(RunConfig).items():
         section, _, name = key.rpartition(".")
         place = fields[section]["properties"] if section else fields
@@ -45,7 +47,7 @@ def json_schema() -> dict[str, Any]:
         "title": "A run of grpo",
         "description": plain(root["description"]),
         "type": "object",
-        "properties": {name: untitled(field) for name, field in fields.items()},
+        "properties": fields,
         "additionalProperties": False,
     }
 
@@ -56,8 +58,3 @@ def described(field: dict[str, Any], setting: Setting) -> dict[str, Any]:
     description = " ".join(filter(None, (plain(setting.text), left_out)))
     kept = {word: value for word, value in field.items() if word != "title" and (word, value) != ("default", None)}
     return {"description": description, **kept}
-
-
-def untitled(field: dict[str, Any]) -> dict[str, Any]:
-    """Returns a field's schema without the title that pydantic makes of its name."""
-    return {word: value for word, value in field.items() if word != "title"}

@@ -5,25 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from grpo.core.config.defaults import (
-    AGENT_CALLS,
-    DEFAULT_LR,
-    EMBEDDED_COMPLETION,
-    EMBEDDED_STEPS,
-    EPOCHS,
-    LORA_LR_FACTOR,
-    MADE_EPISODES,
-    NAMED_COMPLETION,
-    NAMED_MICRO_BATCH,
-    OBSERVED,
-    ROLLOUT_MICRO_TOKENS,
-    ROLLOUT_TOKENS,
-    SAVE_EVERY,
-    SERVER_PORT,
-    TOLERANCE,
-    WARMUP_LR_FACTOR,
-    Dtype,
-)
+from grpo.core.config import defaults
+from grpo.core.config.defaults import Dtype
 from grpo.core.config.setting import (
     AtLeastOne,
     BelowOne,
@@ -51,20 +34,20 @@ class TrainSection(Section):
         None,
         "Optimizer steps.",
         "Overrides `epochs`.",
-        left_out=f"{EMBEDDED_STEPS} for the embedded model, else from `epochs`",
+        left_out=f"{defaults.EMBEDDED_STEPS} for the embedded model, else from `epochs`",
         flag="--steps",
     )
     epochs: Positive | None = setting(
         None,
         "Passes over the training rows, instead of `steps`.",
-        left_out=f"{EPOCHS:g}, without `steps`",
+        left_out=f"{defaults.EPOCHS:g}, without `steps`",
         flag="--epochs",
     )
     limit: AtLeastOne | None = setting(
         None,
         "Use only the first N training rows.",
         "For an environment that generates problems, how many it generates.",
-        left_out=f"all rows; generated problems: as many as the steps need, at least {MADE_EPISODES}",
+        left_out=f"all rows; generated problems: as many as the steps need, at least {defaults.MADE_EPISODES}",
         flag="--limit",
     )
     group_size: Annotated[int, Field(ge=2)] = setting(
@@ -80,14 +63,15 @@ class TrainSection(Section):
         None,
         "Completions per forward and backward pass of a process.",
         "Divides each process's share. Changes memory and speed only.",
-        left_out=f"up to {NAMED_MICRO_BATCH}, all for the embedded model; multi-turn: {ROLLOUT_MICRO_TOKENS:,} tokens",
+        left_out=f"up to {defaults.NAMED_MICRO_BATCH}, all for the embedded model; multi-turn: "
+        f"{defaults.ROLLOUT_MICRO_TOKENS:,} tokens",
         flag=Flag("--micro-batch-size", panel="machine"),
     )
     lr: Rate | None = setting(
         None,
         "Learning rate.",
-        left_out=f"{DEFAULT_LR['named']:g}, {DEFAULT_LR['embedded']:g} for the embedded model; "
-        f"{LORA_LR_FACTOR:g} times as much with LoRA",
+        left_out=f"{defaults.DEFAULT_LR['named']:g}, {defaults.DEFAULT_LR['embedded']:g} for the embedded model; "
+        f"{defaults.LORA_LR_FACTOR:g} times as much with LoRA",
         flag="--lr",
     )
     lr_schedule: Literal["constant", "constant_with_warmup", "linear", "cosine"] = setting(
@@ -105,7 +89,7 @@ class TrainSection(Section):
         flag="--warmup-steps",
     )
     warmup_lr: Rate | None = setting(
-        None, "Learning rate of the supervised steps.", left_out=f"{WARMUP_LR_FACTOR:g} times `lr`"
+        None, "Learning rate of the supervised steps.", left_out=f"{defaults.WARMUP_LR_FACTOR:g} times `lr`"
     )
     checkpointing: Literal["none", "full", "offload", "auto"] = setting(
         "auto",
@@ -189,7 +173,7 @@ class RolloutSection(Section):
         flag=Flag("--rollout", "BACKEND"),
     )
     server_url: str = setting(
-        f"http://127.0.0.1:{SERVER_PORT}",
+        f"http://127.0.0.1:{defaults.SERVER_PORT}",
         "Address of `grpo serve-rollouts`; several: A,B.",
         "Several servers share the prompts of each batch.",
         kind="`http://HOST:PORT`",
@@ -215,7 +199,7 @@ class RolloutSection(Section):
         None,
         "Largest mean difference between the log-probabilities of sampling and training, in nats.",
         "Beyond it, a vLLM step is repeated, then the run stops.",
-        left_out=", ".join(f"{most:g} in {dtype}" for dtype, most in TOLERANCE.items()),
+        left_out=", ".join(f"{most:g} in {dtype}" for dtype, most in defaults.TOLERANCE.items()),
     )
     ahead: Count = setting(
         0,
@@ -264,20 +248,20 @@ class RolloutSection(Section):
         None,
         "Longest completion, in tokens; a longer one is cut.",
         "Per turn in a multi-turn environment. Must fit the context with the longest prompt.",
-        left_out=f"{NAMED_COMPLETION}, {EMBEDDED_COMPLETION} for the embedded model",
+        left_out=f"{defaults.NAMED_COMPLETION}, {defaults.EMBEDDED_COMPLETION} for the embedded model",
         flag="--max-completion-length",
     )
     batch_size: AtLeastOne | None = setting(None, "Completions that a process decodes at once.", left_out="all at once")
     max_turns: AtLeastOne | None = setting(
         None,
         "Most turns of a rollout; of an agent, calls.",
-        left_out=f"what the environment allows; {AGENT_CALLS} calls of an agent",
+        left_out=f"what the environment allows; {defaults.AGENT_CALLS} calls of an agent",
     )
     max_rollout_length: AtLeastOne | None = setting(
         None,
         "Most tokens after the prompt over all turns, sampled and observed.",
-        left_out=f"what fits the context, at most {OBSERVED} between two turns on average and {ROLLOUT_TOKENS:,} "
-        "in all",
+        left_out=f"what fits the context, at most {defaults.OBSERVED} between two turns on average and "
+        f"{defaults.ROLLOUT_TOKENS:,} in all",
     )
     agent_seconds: Positive = setting(
         300.0,
@@ -364,7 +348,7 @@ class OutputSection(Section):
         None,
         "Steps between checkpoints; a crash repeats at most as many.",
         "A multiple of `loss.num_iterations`.",
-        left_out=f"about {SAVE_EVERY}",
+        left_out=f"about {defaults.SAVE_EVERY}",
         flag="--save-every",
     )
     keep: Annotated[int, Field(ge=2)] = setting(

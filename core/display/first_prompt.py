@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from grpo.core.agents.program import task_of
 from grpo.core.env.prompts import encode_episodes, special_tokens
 from grpo.core.plan import Plan
@@ -13,16 +10,8 @@ from grpo.core.text.printable import printable
 LINES, WIDTH = 24, 600  # what is shown of a long one: lines from its beginning and its end, characters of each
 
 
-@dataclass(frozen=True, slots=True)
-class FirstPrompt:
-    """A prompt to look at."""
-
-    title: str  # says what it is, and its length in tokens
-    lines: Sequence[str]  # its text, decoded from the token ids
-
-
-def first_prompt(plan: Plan) -> FirstPrompt | None:
-    """Returns the first prompt of the first environment; None where the plan has no rows or no tokenizer."""
+def first_prompt(plan: Plan) -> tuple[str, str] | None:
+    """Returns a title and the first prompt of the first environment; None where there are no rows or no tokenizer."""
     episodes = next((part.train for part in plan.envs if part.train), ())
     if not episodes or plan.tokenizer is None:
         return None
@@ -30,23 +19,22 @@ def first_prompt(plan: Plan) -> FirstPrompt | None:
         task = task_of(episodes[0])
         given = [*([task.system, ""] if task.system else []), task.instruction]
         title = "the first task, as the agent gets it (the agent writes the model's prompt itself)"
-        return FirstPrompt(title, _shown("\n".join(given)))
+        return title, _shown("\n".join(given))
     (ids,) = encode_episodes(plan.tokenizer, episodes[:1])
     text = plan.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    lines = _shown(text)
     title = f"the first prompt, {len(ids)} tokens, as the model reads it"
     written = str(episodes[0].prompt)
     if spelt := [token for token in special_tokens(plan.tokenizer) if token in written]:
         title += f" ({' and '.join(spelt)}, where a message spells {'it' if len(spelt) == 1 else 'them'} out, is text)"
-    return FirstPrompt(title, lines)
+    return title, _shown(text)
 
 
-def _shown(text: str) -> list[str]:
+def _shown(text: str) -> str:
     lines = [_cut(line) for line in printable(text).split("\n")]
-    if len(lines) <= LINES:
-        return lines
     half = LINES // 2
-    return [*lines[:half], f"... {len(lines) - 2 * half} more lines ...", *lines[-half:]]
+    if len(lines) > LINES:
+        lines = [*lines[:half], f"... {len(lines) - 2 * half} more lines ...", *lines[-half:]]
+    return "\n".join(lines)
 
 
 def _cut(line: str) -> str:

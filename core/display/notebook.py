@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo.core.config.python_objects import how_to_resume
-from grpo.core.display.first_prompt import FirstPrompt, first_prompt
+from grpo.core.display.first_prompt import first_prompt
 from grpo.core.display.html import bar, block, line, table
 from grpo.core.display.progress import Progress
 from grpo.core.display.terminal import Redrawn, describe, display_for, estimate, headline, number, sparkline, timing
@@ -40,7 +40,7 @@ class NotebookPanel(Redrawn):
         self._now = "planning"
         self._handle: Any = None
         self._head: list[tuple[str, str]] = []
-        self._prompt: FirstPrompt | None = None
+        self._prompt: tuple[str, str] | None = None
         self._lines: list[str] = []
         self._warnings: dict[str, None] = {}
 
@@ -91,7 +91,7 @@ class NotebookPanel(Redrawn):
     def _html(self) -> str:
         metrics = [(label, number(self._row[key]), sparkline(self._history[key])) for label, key in headline(self._row)]
         parts = [table(self._head)] if self._head else []
-        parts += [block(self._prompt.title, "\n".join(self._prompt.lines))] if self._prompt is not None else []
+        parts += [block(*self._prompt)] if self._prompt is not None else []
         parts += [bar(self._row["step"], self._steps)] if self._row else []
         parts.append(line(self._now))
         parts += [table(metrics)] if metrics else []

@@ -68,8 +68,9 @@ class PlainLines(Quiet):
         for name, value in describe(plan, run_dir):
             self._say(f"{name:<12}{self.worded(value)}")
         if (prompt := first_prompt(plan)) is not None:
-            self._say(f"{prompt.title}:")
-            for line in prompt.lines:
+            title, text = prompt
+            self._say(f"{title}:")
+            for line in text.split("\n"):
                 self._say(f"    | {line}".rstrip())
         for note in notes:
             self._say(note)
@@ -181,7 +182,8 @@ class LivePanel(Redrawn):
             table.add_row(Text(name, style="bold"), Text(self.worded(value)))
         self._console.print(Panel(table, title="grpo", title_align="left"))
         if (prompt := first_prompt(plan)) is not None:
-            self._console.print(Panel(Text("\n".join(prompt.lines)), title=Text(prompt.title), title_align="left"))
+            title, text = prompt
+            self._console.print(Panel(Text(text), title=Text(title), title_align="left"))
         for note in notes:
             self._console.print(Text(note))
         if run_dir is not None:

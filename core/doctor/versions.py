@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from importlib import metadata
 from typing import Final
 
@@ -13,6 +12,7 @@ from packaging.version import Version
 
 import grpo
 from grpo.core.doctor.lines import Line
+from grpo.core.record.versions import installed_versions
 from grpo.core.rollout.engine.release import FIRST, LAST, vllm_version
 
 _SETS = """
@@ -76,11 +76,8 @@ def versions() -> Iterator[Line]:
             what = f"grpo-kit[{extra}]" if extra else f"{name}{range_}"
             text = f"{version} is installed; tried together was {range_}"
             yield Line(name, "warning" if extra else "error", text, f"pip install '{what}'")
-    installed: dict[str, str] = {}
-    for name in LIBRARIES:
-        with suppress(metadata.PackageNotFoundError):
-            installed[name] = metadata.version(name)
-    yield Line("libraries", "ok", ": ".join(filter(None, [", ".join(fitting), compare_with_tried(installed)])))
+    compared = compare_with_tried(installed_versions(LIBRARIES))
+    yield Line("libraries", "ok", ": ".join(filter(None, [", ".join(fitting), compared])))
     yield _vllm()
 
 

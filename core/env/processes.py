@@ -39,7 +39,6 @@ KIND = "grpo.core.env.processes:EnvHost"
 _LOAD_LIMIT = 120.0  # seconds to start a process and load an environment
 _GRACE = 5.0
 
-
 _elsewhere: ContextVar[Sequence[RemoteObject]] = ContextVar("where processes of environments are", default=())
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -44,12 +45,10 @@ class Raised:
 
 def _their_line(error: BaseException) -> str:
     """Returns the line of an environment that raised an error; "" for one that the engine or the contract words."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if isinstance(error, GrpoError) or trace is None:
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, GrpoError) or not frames:
         return ""
-    innermost = Path(trace.tb_frame.f_code.co_filename).resolve()
+    innermost = Path(frames[-1].f_code.co_filename).resolve()
     return "" if innermost.is_relative_to(_ENGINE) else line_that_raised(error)
 
 
@@ -93,7 +92,9 @@ class EnvThreads:
         while waiting or running:
             while waiting and len(running) < AT_ONCE:
                 number, call = waiting.popleft()
-                worker = self._worker(number)
+                if number not in self._workers:
+                    self._workers[number] = _Worker(number, self._make, self._done)
+                worker = self._workers[number]
                 running[worker] = time.monotonic() + self._seconds
                 worker.calls.put(call)
             try:
@@ -117,11 +118,6 @@ class EnvThreads:
         if worker is not None:
             worker.calls.put(None)
             self._closing.append(worker)
-
-    def _worker(self, number: int) -> _Worker:
-        if number not in self._workers:
-            self._workers[number] = _Worker(number, self._make, self._done)
-        return self._workers[number]
 
 
 class _Worker:

@@ -79,7 +79,7 @@ class Guard:
         exchange = _Exchange(scope, receive, send, self._limits)
         try:
             self._refuse_stranger(scope)
-            exchange.refuse_large()
+            exchange.refuse_size(exchange.declared)
             await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:
             if not exchange.started:
@@ -126,8 +126,8 @@ class _Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: Limits) -> None:
         headers = Headers(scope=scope)
-        self._declared = 0 if "transfer-encoding" in headers else int(headers.get("content-length", "0"))
-        self._arrived = "transfer-encoding" not in headers and self._declared == 0  # all of the body
+        self.declared = 0 if "transfer-encoding" in headers else int(headers.get("content-length", "0"))
+        self._arrived = "transfer-encoding" not in headers and self.declared == 0  # all of the body
         self._received = 0
         self._waited = 0.0
         self._largest = limits.body_bytes_of.get(scope["path"], limits.body_bytes)
@@ -135,10 +135,7 @@ class _Exchange:
         self._receive, self._send = receive, send
         self.started = self.ended = self.disconnected = False
 
-    def refuse_large(self) -> None:
-        self._refuse_size(self._declared)
-
-    def _refuse_size(self, size: int) -> None:
+    def refuse_size(self, size: int) -> None:
         if self._largest is not None and size > self._largest:
             raise HTTPException(413, f"the body is too large: send at most {self._largest} bytes")
 
@@ -156,7 +153,7 @@ class _Exchange:
         except TimeoutError:
             raise HTTPException(408, "the body arrives too slowly: send it again on a faster connection") from None
         self._waited += time.monotonic() - since
-        self._refuse_size(self._received)
+        self.refuse_size(self._received)
         return message
 
     async def _take(self) -> Message:

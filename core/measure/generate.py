@@ -30,14 +30,6 @@ EMBEDDED_ENV = "gsm8k"  # the environment that the embedded model was taught on
 QUESTION = 8  # characters; a shorter column that occurs in the message is hardly its question
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One completion: its text without special tokens, and whether the limit cut it."""
-
-    text: str
-    cut: bool
-
-
 def encode_fitting(model: ModelFacts, prompts: Sequence[Sequence[Message]], max_tokens: int) -> list[list[int]]:
     """Returns the tokens of prompts; UsageError for one that does not fit the context with the new tokens."""
     context, encoded = model.context, encode_prompts(model.tokenizer, prompts)
@@ -61,8 +53,11 @@ def answers(
     max_tokens: int,
     seed: int,
     loaded: Callable[[], None],
-) -> list[list[Answer]]:
-    """Returns `samples` answers for each prompt in tokens (temperature 0: greedy); calls `loaded` before it samples."""
+) -> list[list[tuple[str, bool]]]:
+    """Returns `samples` answers for each prompt in tokens (temperature 0: greedy); calls `loaded` before it samples.
+
+    An answer is its text without special tokens, and whether the limit cut it.
+    """
     import torch
 
     model = load_weights(weights)
@@ -72,11 +67,11 @@ def answers(
     )
     torch.manual_seed(seed)
     wanted = [ids for ids in prompts for _ in range(samples)]
-    replies: list[Answer] = []
+    replies: list[tuple[str, bool]] = []
     for first in range(0, len(wanted), BATCH):
         sampled = sample(model, wanted[first : first + BATCH], params)
         texts = tokenizer.batch_decode([s.token_ids for s in sampled], skip_special_tokens=True)
-        replies += [Answer(text, s.finish_reason == "length") for text, s in zip(texts, sampled, strict=True)]
+        replies += [(text, s.finish_reason == "length") for text, s in zip(texts, sampled, strict=True)]
     return [replies[i : i + samples] for i in range(0, len(replies), samples)]
 
 

@@ -75,23 +75,20 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """A measurement that can start; the names are those of `Choices` and of a run's plan."""
+    """A measurement that can start; the names are those of a run's plan."""
 
     weights: Weights
+    choices: Choices
     env: BoundEnv
     rewards: tuple[BoundReward, ...]
     verifier: BoundVerifier | None
     episodes: Sequence[Episode]
-    split: str
-    samples: int
     temperature: float
-    seed: int
-    batch_size: int
     rollout: RolloutSettings
     tokenizer: PreTrainedTokenizerBase
-    notes: tuple[str, ...] = ()
-    agent: BoundAgent | None = None
-    context: int | None = None
+    notes: tuple[str, ...]
+    agent: BoundAgent | None
+    context: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +140,12 @@ def plan_evaluation(weights: Weights, host: Host, choices: Choices) -> Evaluatio
         player_of(env, rollout, model.tokenizer, episodes)  # refuses before weights load
     return EvaluationPlan(
         weights=weights,
+        choices=choices,
         env=env,
         rewards=rewards,
         verifier=verifier,
         episodes=episodes,
-        split=choices.split,
-        samples=choices.samples,
         temperature=temperature,
-        seed=choices.seed,
-        batch_size=choices.batch_size,
         rollout=rollout,
         tokenizer=model.tokenizer,
         notes=(*left_out, *notes),
@@ -202,7 +196,7 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
         temperature=plan.temperature,
     )
     start = time.perf_counter()
-    torch.manual_seed(plan.seed)
+    torch.manual_seed(plan.choices.seed)
     plugins: list[BoundReward | BoundVerifier] = [*plan.rewards, *([plan.verifier] if plan.verifier else [])]
     with (
         Scorer(plugins) as scorer,
@@ -221,8 +215,8 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
                 tokenizer,
                 plan.episodes,
                 params,
-                samples=plan.samples,
-                batch_size=plan.batch_size,
+                samples=plan.choices.samples,
+                batch_size=plan.choices.batch_size,
                 on_batch=sampled,
                 player=(
                     player_of(plan.env, plan.rollout, tokenizer, plan.episodes) if agents is None else agents.player()
@@ -230,11 +224,11 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
             )
         except torch.OutOfMemoryError as error:
             raise RunError(
-                f"the GPU's memory is full: {str(error).splitlines()[0]} Lower --batch-size {plan.batch_size}."
+                f"the GPU's memory is full: {str(error).splitlines()[0]} Lower --batch-size {plan.choices.batch_size}."
             ) from error
         evaluation = evaluation_of(
             completions,
-            plan.samples,
+            plan.choices.samples,
             questions_of(plan.env, plan.episodes),
             judge if plan.verifier else None,
             scorer.score,
@@ -250,8 +244,8 @@ def recorded(plan: EvaluationPlan, evaluation: Evaluation) -> list[dict[str, Any
             **completion.row,
             "completion": list(completion.messages) if plan.env.spec.played else completion.text,
             "prompt": list(completion.prompt),
-            "problem": i // plan.samples,
-            "sample": i % plan.samples,
+            "problem": i // plan.choices.samples,
+            "sample": i % plan.choices.samples,
             "tokens": len(completion.token_ids),
             "finish_reason": completion.finish_reason,
             **({"info": without_ids(completion.info)} if completion.info else {}),
@@ -274,15 +268,11 @@ def _config(weights: Weights, choices: Choices) -> tuple[RunConfig, tuple[str, .
         if of_run:
             tree |= {key: run[key] for key in _OF_RUN if key in run}
     left_out = () if choices.rewards else tuple(_leave_out_objects(tree))
-    chosen = {
-        "env": choices.env,
-        "rewards": list(choices.rewards) or None,
-        "agent": choices.agent,
-        "session": choices.session,
-        "dataset": choices.dataset,
-    }
-    tree |= {key: value for key, value in chosen.items() if value is not None}
+    for name in ("env", "agent", "session", "dataset"):
+        if getattr(choices, name) is not None:
+            tree[name] = getattr(choices, name)
     if choices.rewards:
+        tree["rewards"] = list(choices.rewards)
         tree.pop("env_rewards", None)
     if weights.config is not None and of_run:
         tree["train"] = {"limit": weights.config.train.limit}

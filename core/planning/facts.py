@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from grpo.core.env.mixture import bound_envs
 from grpo.core.policy.chat_template import Value
 from grpo.core.policy.load import PolicySource, load_model_config, load_tokenizer
 from grpo.core.policy.weights import training_source
+from grpo.core.processes.rank import count
 from grpo.core.rollout.types import context_length, refuse_miscomputed, refuse_no_decoder, refuse_unsafe_rope
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.host import Host
@@ -56,12 +56,7 @@ class ModelFacts:
 
 def gather_facts(config: RunConfig, host: Host) -> Facts:
     """Looks up what a configuration names, before rows are read. Raises UsageError for missing models or plugins."""
-    facts = Facts(
-        source=training_source(config.model),
-        envs=bound_envs(config, host),
-        host=host,
-        processes=int(os.environ.get("WORLD_SIZE", "1")),
-    )
+    facts = Facts(training_source(config.model), bound_envs(config, host), host, count())
     host.rewards(config.rewards)
     if config.verifier is not None:
         host.verifier(config.verifier)

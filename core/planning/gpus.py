@@ -238,7 +238,8 @@ def _training(shape: Shape, work: Work, cluster: Cluster, spread: Spread) -> tup
         most = peak(shape, context, 1, spread, checkpointing)
         if most > usable:
             continue
-        spare = (usable - most) // max(1, _sequence(shape, context, checkpointing))
+        two, single = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
+        spare = (usable - most) // max(1, two - single)
         micro = min(sequences, 1 + spare)
         products = sequences * context * (base + again) / 2 * _products(shape, context)
         moved = _moved(shape, spread, math.ceil(sequences / micro))
@@ -273,11 +274,6 @@ def _sampling(shape: Shape, work: Work, cluster: Cluster, engines: int, split: i
 def _products(shape: Shape, context: int) -> float:
     """Operations for one token of a forward pass, with half of the context to attend to."""
     return 2 * shape.parameters + 2 * shape.layers * shape.hidden * context
-
-
-def _sequence(shape: Shape, context: int, checkpointing: str) -> int:
-    two, single = (shape.update(context, n, checkpointing, "cuda") for n in (2, 1))
-    return two - single
 
 
 def _moved(shape: Shape, spread: Spread, micro_batches: int) -> float:

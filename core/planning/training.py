@@ -6,15 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from grpo.core.config.defaults import (
-    DEFAULT_LR,
-    LORA_LR_FACTOR,
-    NAMED_MICRO_BATCH,
-    ROLLOUT_MICRO_TOKENS,
-    WARMUP_LR_FACTOR,
-    Dtype,
-    dtype_of,
-)
+from grpo.core.config import defaults
+from grpo.core.config.defaults import Dtype, dtype_of
 from grpo.core.config.schema import RunConfig
 from grpo.core.planning.facts import Facts
 from grpo.core.policy.load import refuse_impossible_lora
@@ -46,15 +39,15 @@ def decide_optimizer(config: RunConfig, facts: Facts) -> OptimizerPart:
     lr = train.lr or usual_rate(config, facts)
     return OptimizerPart(
         lr=lr,
-        warmup_lr=train.warmup_lr or lr * WARMUP_LR_FACTOR,
+        warmup_lr=train.warmup_lr or lr * defaults.WARMUP_LR_FACTOR,
         dtype=dtype_of(train.dtype, None if facts.source.embedded else config.model),
     )
 
 
 def usual_rate(config: RunConfig, facts: Facts) -> float:
     """Returns the learning rate of a run that names none."""
-    factor = LORA_LR_FACTOR if config.lora.enabled else 1.0
-    rate = DEFAULT_LR["embedded" if facts.source.embedded else "named"] * factor
+    factor = defaults.LORA_LR_FACTOR if config.lora.enabled else 1.0
+    rate = defaults.DEFAULT_LR["embedded" if facts.source.embedded else "named"] * factor
     return round(rate, 12)  # as a person writes it: 0.0003, not 0.00030000000000000003
 
 
@@ -96,7 +89,7 @@ def decide_batch(config: RunConfig, facts: Facts) -> int:
     share = total // processes
     micro = train.micro_batch_size
     if micro is None:
-        most = share if facts.source.embedded else min(NAMED_MICRO_BATCH, share)
+        most = share if facts.source.embedded else min(defaults.NAMED_MICRO_BATCH, share)
         micro = max(size for size in range(1, most + 1) if share % size == 0)
     elif share % micro:
         raise UsageError(
@@ -111,5 +104,5 @@ def decide_batch_of_turns(config: RunConfig, micro: int, context: int) -> int:
     """Returns the micro batches for rows of several turns, up to `context` tokens; `micro`: those for answers."""
     if config.train.micro_batch_size is not None:
         return micro
-    most = max(1, ROLLOUT_MICRO_TOKENS // context)
+    most = max(1, defaults.ROLLOUT_MICRO_TOKENS // context)
     return max(size for size in range(1, min(micro, most) + 1) if micro % size == 0)

@@ -42,10 +42,8 @@ def asked_sharding() -> Sharding | None:
     return None
 
 
-def refuse_unfit_sharding(sharding: Sharding | None, dtype: str, *, gpu: bool) -> None:
+def refuse_unfit_sharding(sharding: Sharding, dtype: str, *, gpu: bool) -> None:
     """Refuses what cannot work, before anything is loaded. Raises UsageError with the remedy."""
-    if sharding is None:
-        return
     if "LOCAL_RANK" not in os.environ:
         raise UsageError(
             f"{sharding} was asked for, and there is one process, in which nothing would be sharded. Start several "
@@ -89,10 +87,8 @@ def speaks_by_gloo(sharding: Sharding | None) -> bool:
     return sharding is not None and sharding.library == "DeepSpeed" and not torch.cuda.is_available()
 
 
-def refuse_lost_sharding(sharding: Sharding | None, state: Any) -> None:
+def refuse_lost_sharding(sharding: Sharding, state: Any) -> None:
     """Refuses, once the processes have met, to train as DDP what was to be sharded. Raises UsageError."""
-    if sharding is None:
-        return
     # With that variable, accelerate's next look at the processes would find no DeepSpeed.
     kind = "MULTI_CPU" if _is_set("ACCELERATE_USE_CPU") else str(state.distributed_type).rpartition(".")[2]
     lost = kind != "DEEPSPEED" if sharding.library == "DeepSpeed" else kind in ("NO", "MULTI_CPU")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
 from grpo.core.record.agent_calls import without_ids
@@ -140,10 +140,7 @@ def as_json(step: int, rollout: Rollout) -> dict[str, Any]:
         **({"turn_rewards": list(rollout.turn_rewards)} if rollout.turn_rewards is not None else {}),
         **({"turn_advantages": list(rollout.turn_advantages)} if rollout.turn_advantages is not None else {}),
         **({"sampled_by": [list(part) for part in rollout.sampled_by]} if rollout.sampled_by else {}),
-        "scores": {
-            name: {"outcome": outcome.outcome, "score": outcome.score, "reason": outcome.reason}
-            for name, outcome in rollout.outcomes.items()
-        },
+        "scores": {name: asdict(outcome) for name, outcome in rollout.outcomes.items()},
     }
 
 

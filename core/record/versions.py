@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from grpo.core.text.quiet import silence_loggers
@@ -32,14 +33,12 @@ TRL_ON_VLLM = "TRL currently supports vLLM versions"
 """The beginning of TRL's warning about a vLLM that it does not support; it does not use vLLM here."""
 
 
-def installed_versions() -> dict[str, str]:
-    """Returns the versions of python and of the libraries that scores and gradients depend on."""
+def installed_versions(libraries: Iterable[str] = LIBRARIES) -> dict[str, str]:
+    """Returns the versions of python and of libraries, or of those that scores and gradients depend on."""
     versions = {"python": platform.python_version()}
-    for library in LIBRARIES:
-        try:
+    for library in libraries:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -47,33 +47,29 @@ class _Failures:
     count: int = 0
 
 
-@dataclass(slots=True)
 class AlarmWatch:
-    """Repeats the watches of a run, step by step; one that fails says so in an alarm."""
+    """Repeats the watches of a run, step by step; one that fails says so in an alarm.
 
-    dtype: str  # of the run's arithmetic
-    metrics: Sequence[Mapping[str, Any]]  # the rows of metrics.jsonl
-    steady: bool = True  # the prompts of the run do not get harder by intent
-    _health: HealthWatch = field(init=False)
-    _hacking: HackingWatch = field(init=False)
-    _guarded: Mapping[str, Watchdog] = field(init=False)
-    _rows: deque[Mapping[str, Any]] = field(init=False)
-    _alarms: list[Alarm] = field(init=False, default_factory=list)
-    _failures: dict[str, _Failures] = field(init=False, default_factory=dict)
+    `dtype`: of the run's arithmetic. `metrics`: the rows of metrics.jsonl. `steady`: the prompts of the run do not get
+    harder by intent.
+    """
 
-    def __post_init__(self) -> None:
-        self._health = HealthWatch(self.dtype)
-        self._hacking = HackingWatch(steady=self.steady)
+    def __init__(self, dtype: str, metrics: Sequence[Mapping[str, Any]], steady: bool = True) -> None:
+        self._metrics = metrics
+        self._health = HealthWatch(dtype)
+        self._hacking = HackingWatch(steady=steady)
         self._guarded = {
             "health": Watchdog(HEALTH, lambda step, text: self._add(step, "health", [text])),
             "hacking": Watchdog(ALARM, lambda step, text: self._add(step, "hacking", [text])),
         }
-        self._rows = deque(row for row in self.metrics if row["step"] > 0)
+        self._rows = deque(row for row in metrics if row["step"] > 0)
+        self._alarms: list[Alarm] = []
+        self._failures: dict[str, _Failures] = {}
 
     def more(self, metrics: Sequence[Mapping[str, Any]]) -> None:
         """Adds the metrics of a run so far, which begin with those known."""
-        self._rows.extend(row for row in metrics[len(self.metrics) :] if row["step"] > 0)
-        self.metrics = metrics
+        self._rows.extend(row for row in metrics[len(self._metrics) :] if row["step"] > 0)
+        self._metrics = metrics
 
     def rollouts(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Looks at the rollouts of a step, after the metrics of the steps before it."""
@@ -94,7 +90,7 @@ class AlarmWatch:
 
     def alarms(self, line: RunLine) -> list[Alarm]:
         self._up_to(None)
-        alarms = [*self._alarms, *_canary_alarms(self.metrics)]
+        alarms = [*self._alarms, *_canary_alarms(self._metrics)]
         for name, own in self._failures.items():
             who = "the environment" if name == ENVIRONMENT else f"reward '{name}'"
             text = f"{who} failed on {counted(own.count, 'rollout')}, first in step {own.step}: {own.reason}"

@@ -59,7 +59,6 @@ class Folder:
 @dataclass(frozen=True, slots=True)
 class Pushed:
     url: str  # of the repository or its branch
-    commit: str  # the newest commit
     changed: bool  # there was something to commit
     replaced: tuple[str, ...]  # files that were there before and are now those of the run, or are equal
     kept: tuple[str, ...]  # files of the repository that the run has none of
@@ -174,7 +173,6 @@ def upload(folder: Folder, repo: str, *, private: bool, branch: str | None, mess
         done = api.create_commit(named, additions, commit_message=message, revision=branch, parent_commit=info.sha)
         return Pushed(
             url=f"{api.endpoint}/{named}" + (f"/tree/{branch}" if branch else ""),
-            commit=done.oid,
             changed=done.oid != info.sha,
             replaced=tuple(sorted(there & folder.sizes.keys())),
             kept=tuple(sorted(there - folder.sizes.keys() - {".gitattributes"})),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,17 +31,6 @@ if TYPE_CHECKING:
 SAMPLE, BLOCKS = 2_000, 10  # rollouts that are packed to learn how well they pack, and in how many places they are
 TRIES = 4
 MARGIN = 0.97
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a page holds."""
-
-    summary: str  # the block that it begins with
-    blocks: Sequence[Named]  # the others
-    # held, recorded: rollouts in the page, and in the runs
-    held: int
-    recorded: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +80,20 @@ def write_report(
     and compare. `public`: the settings of a single run from `public_config`; then the page names no folder, address or
     secret of this machine around the rollouts.
     """
-    made = report_of(paths, limit=limit, new=new, public=public)
-    try:
-        with whole_file(output) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(page(made.summary, made.blocks))
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}. Name another file with --output.") from None
-    return Written(output, output.stat().st_size, made.held, made.recorded)
-
-
-def report_of(
-    paths: Sequence[Path], *, limit: int, new: Sequence[str] = (), public: Mapping[str, Any] | None = None
-) -> Report:
-    """Makes what the page of some runs holds. Raises UsageError: a path is no run, or a file of a run was damaged."""
     host = Host.discover()
     runs = [_read(open_run_dir(path), name, host, new) for path, name in zip(paths, names_of(paths), strict=True)]
     if public is not None:
         [run] = runs
         run.publish(public)
-    empty = _held(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])
-    fixed = sum(map(len, page(empty.summary, empty.blocks)))
-    return _held(runs, _packed(runs, limit - fixed))
+    empty = _page(runs, [PackedRollouts(0, (), "", (), ()) for _ in runs])
+    packed = _packed(runs, limit - sum(map(len, empty)))
+    try:
+        with whole_file(output) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(_page(runs, packed))
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}. Name another file with --output.") from None
+    held, recorded = sum(place.count for place in packed), sum(len(run.scan) for run in runs)
+    return Written(output, output.stat().st_size, held, recorded)
 
 
 def _read(run: RunDir, name: str, host: Host, new: Sequence[str]) -> _Read:
@@ -187,7 +169,7 @@ def _ratio(runs: Sequence[_Read]) -> float:
     return length / max(size, 1)
 
 
-def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
+def _page(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Iterator[str]:
     summaries = [
         {**run.summary, **rollouts_summary(run.scan, packed, run.cases, run.missing)}
         for run, packed in zip(runs, chosen, strict=True)
@@ -197,8 +179,7 @@ def _held(runs: Sequence[_Read], chosen: Sequence[PackedRollouts]) -> Report:
         blocks.append((f"run{number}-index", packed.index))
     for number, packed in enumerate(chosen):
         blocks += [(f"run{number}-texts{place}", text) for place, text in enumerate(packed.texts)]
-    held, recorded = sum(place.count for place in chosen), sum(len(run.scan) for run in runs)
-    return Report(packed_json({"runs": summaries}), blocks, held, recorded)
+    return page(packed_json({"runs": summaries}), blocks)
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grpo.core.processes.rank import count, rank
@@ -38,7 +39,8 @@ def open_rollouts(plan: Plan, model: Any, warned: Callable[[str], None] = lambda
 
     own, guest = dealt(servers_of(plan), rank(), count())
     if rank():
-        warned = _to_stderr  # the first process alone has a display, and a server is watched by one process
+        # The first process alone has a display, and a server is watched by one process.
+        warned = partial(print, "warning:", file=sys.stderr)
     last = LastWeights() if config.rollout.weight_sync == "delta" and own else None
     broadcasts = config.rollout.weight_sync == "broadcast"
 
@@ -72,10 +74,6 @@ def dealt(servers: Sequence[Server], number: int, processes: int) -> tuple[Seque
     """Assigns servers to processes: this one's own, or else the one of another process that it samples on."""
     own = servers[number::processes]
     return own, None if own else servers[number % len(servers)]
-
-
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"warning: {text}\n")
 
 
 def start_engine(plan: Plan, model: Any) -> Any:
@@ -123,8 +121,7 @@ def _share(model: Any, engine: Any) -> int:
     from grpo.core.rollout.sync.shared_weights import share_frozen
 
     try:
-        shared = share_frozen(model, engine.apply(lambda served: served))
+        return share_frozen(model, engine.apply(lambda served: served))
     except BaseException:
         engine.close()
         raise
-    return shared.before - shared.after

@@ -32,15 +32,7 @@ from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, write_json
 from grpo.core.record.versions import installed_versions
 from grpo.core.run.continuing import sharded_as
 from grpo.core.train.stop import StopRequest
-from grpo.plugins._spec.binding import (
-    BoundAdvantage,
-    BoundAgent,
-    BoundEnv,
-    BoundLoss,
-    BoundReward,
-    BoundSampler,
-    BoundVerifier,
-)
+from grpo.plugins._spec.binding import Bound
 from grpo.plugins._spec.spec_text import PYTHON, is_file
 from grpo.plugins.host import Host
 
@@ -141,7 +133,7 @@ def held(run_dir: RunDir) -> AbstractContextManager[Hold | None]:
 
 def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
     """Returns what scores and gradients depend on: library versions, locked plugins, a hash of the training rows."""
-    bound: list[BoundEnv | BoundReward | BoundVerifier | BoundLoss | BoundAdvantage | BoundSampler | BoundAgent] = [
+    bound: list[Bound] = [
         *(part.env for part in plan.envs),
         *plan.rewards,
         *plan.verifiers,

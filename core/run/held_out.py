@@ -20,14 +20,7 @@ from grpo.core.rollout.turns.play import Plays
 from grpo.core.rollout.types import SamplingParams
 from grpo.core.text.randomness import preserved_randomness
 from grpo.core.text.stats import Estimate, proportion
-from grpo.core.train.batch.env_metrics import (
-    HELD_OUT,
-    HELD_OUT_HIGH,
-    HELD_OUT_LOW,
-    HELD_OUT_PROBLEMS,
-    HELD_OUT_QUESTIONS,
-    PREFIX,
-)
+from grpo.core.train.batch import env_metrics
 from grpo.plugins.types import Completion
 
 if TYPE_CHECKING:
@@ -81,7 +74,7 @@ class HeldOut:
             every += right
             if several:
                 estimate = proportion(right, asked[part.name])
-                metrics[f"{PREFIX}{part.name}/{HELD_OUT}"] = estimate.mean
+                metrics[f"{env_metrics.PREFIX}{part.name}/{env_metrics.HELD_OUT}"] = estimate.mean
                 self.on_measured(step, estimate, part.name)
         if not parts:
             return {}
@@ -89,11 +82,11 @@ class HeldOut:
         if not several:
             self.on_measured(step, accuracy, "")
         return {
-            HELD_OUT: accuracy.mean,
-            HELD_OUT_LOW: accuracy.low,
-            HELD_OUT_HIGH: accuracy.high,
-            HELD_OUT_PROBLEMS: accuracy.count,
-            HELD_OUT_QUESTIONS: accuracy.questions,
+            env_metrics.HELD_OUT: accuracy.mean,
+            env_metrics.HELD_OUT_LOW: accuracy.low,
+            env_metrics.HELD_OUT_HIGH: accuracy.high,
+            env_metrics.HELD_OUT_PROBLEMS: accuracy.count,
+            env_metrics.HELD_OUT_QUESTIONS: accuracy.questions,
             **metrics,
         }
 

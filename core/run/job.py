@@ -32,17 +32,7 @@ from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, rewind
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, started_in, write_json
 from grpo.core.record.versions import drift, silence_libraries
-from grpo.core.run import endings
-from grpo.core.run.begin import (
-    absolute_paths,
-    connect_all,
-    held,
-    open_stores,
-    policy_of,
-    unused_path,
-    versions_of,
-    with_own_base,
-)
+from grpo.core.run import begin, endings
 from grpo.core.run.continuing import longer_notes, refuse_steps, resized
 from grpo.core.run.endings import DONE, RunSummary
 from grpo.core.scoring.process_state import ProcessState
@@ -62,19 +52,19 @@ def start(config: RunConfig, host: Host, progress: Progress) -> RunSummary:
 
 def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest) -> RunSummary:
     state = ProcessState()
-    config = absolute_paths(config)
-    connect_all(config)
+    config = begin.absolute_paths(config)
+    begin.connect_all(config)
     plan = make_plan(config, host)
     state.put_back()  # what the modules of plugins changed when they were imported
     if is_first():
         with limited_prints():
             plan = replace(plan, notes=(*plan.notes, *doubts(plan)))
-    path = config.out or agreed(unused_path(plan.name), "the run directory")
+    path = config.out or agreed(begin.unused_path(plan.name), "the run directory")
     refuse_full_disk(path, plan.disk_bytes)
-    open_stores(plan)
+    begin.open_stores(plan)
     note = find_weights(config.model).note
-    plan = with_own_base(plan, path)
-    record = versions_of(plan, host)
+    plan = begin.with_own_base(plan, path)
+    record = begin.versions_of(plan, host)
     settings = plan.config.model_copy(update={"out": path}).model_dump(mode="json")
     wait("a look at the run directory")  # until every process has seen that it is free
     if is_first():
@@ -85,7 +75,7 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     progress.planned(plan, path, [])
     if note is not None:
         progress.warned(note)
-    with held(run_dir) as hold:
+    with begin.held(run_dir) as hold:
         return _Job(plan, host, run_dir, progress, stop, hold).execute()
 
 
@@ -102,7 +92,7 @@ def resume(
     if folder is not None:
         run_dir = RunDir(run_dir.path.absolute())
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
-    with chdir(folder) if folder else nullcontext(), stop.listening(), together(), held(run_dir) as hold:
+    with chdir(folder) if folder else nullcontext(), stop.listening(), together(), begin.held(run_dir) as hold:
         return _resume(run_dir, host, progress, stop, hold, steps, server_url)
 
 
@@ -119,7 +109,7 @@ def _resume(
     if not isinstance(settings, dict):
         raise UsageError(f"{run_dir.config} was damaged: it holds no settings. Fix it, or start a new run.")
     before = run_config(run_dir)
-    connect_all(before)
+    begin.connect_all(before)
     over = run_dir.model.is_dir() and endings.last_step(run_dir) >= (before.train.steps or 0)
     damaged: list[str] = []
     checkpoint = agreed(last_checkpoint(run_dir, damaged.append) if is_first() else None, "the last checkpoint")
@@ -145,8 +135,8 @@ def _resume(
     wanted, notes = resized(wanted, recorded, checkpoint)
     plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
-    open_stores(plan)
-    changed = drift(recorded, versions_of(plan, host))
+    begin.open_stores(plan)
+    changed = drift(recorded, begin.versions_of(plan, host))
     progress = progress if is_first() else Silent()
     progress.planned(
         plan,
@@ -212,7 +202,7 @@ class _Job:
             from grpo.core.train.callbacks import StartCallback, StepCallback
             from grpo.core.train.trainer import PolicyTrainer
 
-        model = policy_of(plan, run_dir, progress, stop)
+        model = begin.policy_of(plan, run_dir, progress, stop)
         if model is None:
             return "interrupted"
         if plan.config.rollout.backend != "hf":
@@ -261,7 +251,7 @@ class _Job:
                 agents=agents,
             )
 
-            def begin() -> None:
+            def ready() -> None:
                 trainer.refuse_unsharded()
                 if self.checkpoint is None:
                     parts.started(partial(held_out.measure, 0, trainer.rollouts))
@@ -269,7 +259,7 @@ class _Job:
                     raise KeyboardInterrupt
                 finishing.enter_context(stop.finishing_steps())
 
-            trainer.add_callback(StartCallback(begin))
+            trainer.add_callback(StartCallback(ready))
             with ExitStack() as finishing:
                 with closing(trainer.sampler):
                     if self.checkpoint is not None:

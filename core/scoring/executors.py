@@ -16,7 +16,6 @@ from grpo.plugins._spec.signature import is_async
 
 _THREADS_PER_WORKER = 4
 
-
 Submit = Callable[[Task], None]
 """Takes a task, whose results are settled from any thread."""
 _elsewhere: ContextVar[Submit | None] = ContextVar("where worker processes are", default=None)

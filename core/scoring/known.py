@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo.core.scoring.rows import RecordedRow, read_rows
+from grpo.core.scoring.rows import read_rows
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins._spec.soundness import is_finite
 from grpo.plugins.errors import DatasetError, UsageError, did_you_mean
@@ -81,7 +81,8 @@ def _from_file(file: Path, plugins: Sequence[tuple[Bound, str]]) -> Iterator[Can
             raise DatasetError(
                 f'{where}: it has no table "expect". Write what each reward should score: "expect": {{"NAME": 1.0}}.'
             )
-        completion = groups.member(where, _without_expectation(row), expect, plugins)
+        columns: Mapping[str, Any] = {name: value for name, value in row.completion.row.items() if name != "expect"}
+        completion = groups.member(where, dataclasses.replace(row.completion, row=columns), expect, plugins)
         for name, value in expect.items():
             yield _checked(where, completion, name, value, plugins)
 
@@ -131,11 +132,6 @@ def _checked(where: str, completion: Completion, name: str, value: Any, plugins:
     if missing:
         raise DatasetError(f"{where}: {plugin.spec.kind} '{name}' needs the column '{missing[0]}'. Add it to the line.")
     return Canary(plugin.spec.kind, name, owner, completion, _number(value), where)
-
-
-def _without_expectation(row: RecordedRow) -> Completion:
-    columns: Mapping[str, Any] = {name: value for name, value in row.completion.row.items() if name != "expect"}
-    return dataclasses.replace(row.completion, row=columns)
 
 
 def _number(value: float | bool | None) -> float | None:

@@ -57,7 +57,7 @@ class LoopExecutor:
             if self._loop is not None:
                 for task in self._loop.abandon():
                     task.fail_open("the scorer was closed while this call ran.")
-                self._loop.join()
+                self._loop.thread.join(1.0)
                 self._loop = None
 
 
@@ -98,9 +98,6 @@ class _Loop:
         """Stops the loop as soon as it can be stopped; returns the tasks that still wait for results."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         return [task for task in self._tasks if not task.wait(0)]
-
-    def join(self) -> None:
-        self.thread.join(1.0)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -161,7 +161,7 @@ class Reader:
             return f"it returned {number}, outside its range {self.low:g} to {self.high:g}."
         return None
 
-    def _verdict(self, value: Any, row: int) -> Judgement:
+    def _verdict(self, value: Any, row: int) -> Result:
         problem = None
         value = _plain_verdict(value)
         if not isinstance(value, Verdict):
@@ -171,11 +171,7 @@ class Reader:
             problem = f"its Verdict has ok={_short(value.ok)}; ok is True, False or None."
         elif any(text is not None and not isinstance(text, str) for text in (value.extracted, value.reason)):
             problem = "its Verdict has an extracted or a reason that is not text; both are str or None."
-        if problem is None:
-            return Judgement("verdict", value, None)
-        failed = self.failure(problem, row)
-        assert isinstance(failed, Judgement)
-        return failed
+        return Judgement("verdict", value, None) if problem is None else self.failure(problem, row)
 
 
 def _turns_problem(turns: Any, count: int) -> str | None:

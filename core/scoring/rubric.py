@@ -129,9 +129,7 @@ class RubricBatch:
         seconds = sum(part.seconds for part in parts)
         if value is FAILED:
             reason = next(part.reason for part in parts if part.kind == "failure")
-            failed = reader.failure(f"a component failed: {reason}", row, seconds)
-            assert isinstance(failed, Outcome)
-            return failed
+            return cast(Outcome, reader.failure(f"a component failed: {reason}", row, seconds))
         assert not isinstance(value, Lack)
         return Outcome("abstain", None, None, seconds) if value is None else Outcome("score", value, None, seconds)
 

@@ -8,7 +8,8 @@ gate are a second wave (`core/scoring/rubric.py`).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Self, TypeVar, cast
 
 from grpo.core.scoring.call import Bound, Caller
@@ -64,7 +65,7 @@ class Scorer:
                 callers = self._rewards if isinstance(part, BoundReward) else self._verifiers
                 if part.name in callers:
                     raise UsageError(f"two {part.spec.kind}s are named '{part.name}'. Rename one with 'as=...'.")
-                callers[part.name] = Caller(part, retries=retries, report=_keeper(self.first_failure, part.name))
+                callers[part.name] = Caller(part, retries=retries, report=partial(_keep, self.first_failure, part.name))
         self._executors = Executors(workers or processors(), memory)
         self._finalizer = weakref.finalize(self, self._executors.close)
 
@@ -216,8 +217,5 @@ def _run_inline(task: Task) -> None:
         task.settle(indices, call(task.some(indices), task.rows(indices)))
 
 
-def _keeper(failures: dict[str, str], name: str) -> Callable[[str, BaseException | None], None]:
-    def keep(text: str, error: BaseException | None) -> None:
-        failures.setdefault(name, text)
-
-    return keep
+def _keep(failures: dict[str, str], name: str, text: str, error: BaseException | None) -> None:
+    failures.setdefault(name, text)

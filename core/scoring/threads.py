@@ -18,7 +18,6 @@ from grpo.core.scoring.task import Task
 
 _MOST_STUCK = 32
 
-
 _MOST = 120.0  # seconds of one call
 _IMPORTING = "<frozen importlib._bootstrap>"  # the file of the frames below which a module is loaded
 

@@ -29,25 +29,20 @@ class StepCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     # says after each step, on the first process, whether a checkpoint is wanted at once
     unsaved: Callable[[], bool] = lambda: False
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> TrainerControl:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
         step = state.global_step
         unsaved = any_of(state.is_world_process_zero and self.unsaved(), "the end of the step")
         stopping = self.stop.asked_of_any()
         if step % self.boundary == 0 and step < state.max_steps:
             control.should_save |= stopping or unsaved
             control.should_training_stop |= stopping
-        return control
 
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **rest: Any) -> None:
         refuse_broken_update(state.global_step, logs or {})
         if state.is_world_process_zero and logs and "loss" in logs:
             self.on_metrics(metrics_row(state.global_step, logs))
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: Any, **rest: Any) -> None:
         wait("the checkpoint")  # each process writes the state of its own random numbers
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
@@ -61,9 +56,7 @@ class StartCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
 
     begin: Callable[[], None]
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **rest: Any) -> None:
         self.begin()
 
 
@@ -74,16 +67,11 @@ class LossCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     on_loss: Callable[[int, float], None]
     stop: StopRequest
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> TrainerControl:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
         if self.stop.asked_of_any() and state.global_step < state.max_steps:
             control.should_training_stop = True
-        return control
 
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, logs: Any = None, **rest: Any) -> None:
         refuse_broken_update(state.global_step, logs or {}, "supervised step")
         if state.is_world_process_zero and logs and "loss" in logs:
             self.on_loss(state.global_step, float(logs["loss"]))

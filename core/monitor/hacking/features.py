@@ -95,11 +95,6 @@ def _ends(text: str) -> tuple[str, ...]:
     return (text[:READ], text[-READ:]) if len(text) > READ else (text,)
 
 
-def _first_number(answer: str) -> float:
-    match = _NUMBER.search(answer)
-    return 0.0 if match is None else float(match[0][:DIGITS])
-
-
 FEATURES = (
     LENGTH,
     "the number of lines",
@@ -119,6 +114,7 @@ def counts_of(prompt: str, text: str) -> dict[str, float]:
     """Returns all features of a completion by their names; the length is that of the whole text."""
     read = text[:READ]
     words, answer = _words(read), answer_of(read)
+    number = _NUMBER.search(answer)
     if read.isascii():
         coded = read.encode()
         digits, signs = len(coded.translate(None, _NO_DIGIT)), len(coded.translate(None, _NO_SIGN))
@@ -137,7 +133,7 @@ def counts_of(prompt: str, text: str) -> dict[str, float]:
         len(_vocabulary(prompt).intersection(words)),
         digits / max(1, len(read)),
         len(answer),
-        _first_number(answer),
+        0.0 if number is None else float(number[0][:DIGITS]),
     )
     return dict(zip(FEATURES, values, strict=True))
 

@@ -55,7 +55,6 @@ COLLAPSES = ("worse", "cut", "shorter")
 EXPLOITS = ("against", "unrelated", "closing", "falling", "alike", "surface", "silent", "looping")
 SIGNALS = (*EXPLOITS, *COLLAPSES)
 
-
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.95)  # of the wealth, bet in parallel: small ones find small changes
 
 

@@ -21,7 +21,7 @@ import torch
 
 from grpo.core.config.sections import LoraSection
 from grpo.core.policy.load import add_lora, empty_model
-from grpo.core.policy.modules import output_cache
+from grpo.core.policy.modules import output_cache, without_adapter
 from grpo.plugins.errors import UsageError
 
 _PROBE = 64  # tokens; what is saved is a straight line in them
@@ -63,7 +63,7 @@ def count_activations(policy: Any) -> Activations:
     `policy`: a causal language model on the meta device (`empty_policy`), its adapter included; quantised weights save
     what plain ones do. Raises whatever the model's code raises.
     """
-    base = _without_adapter(policy).train()
+    base = without_adapter(policy).train()
     text = base.config.get_text_config()
     number = text.num_hidden_layers
     with _counted_attention(base):
@@ -83,7 +83,7 @@ def count_activations(policy: Any) -> Activations:
 
 def count_cache(policy: Any) -> float:
     """Counts the cache's bytes per token while sampling, too much for states. Raises what the model raises."""
-    base = _without_adapter(policy).eval()
+    base = without_adapter(policy).eval()
     with _counted_attention(base), torch.no_grad():
         output = base.base_model(input_ids=_prompt(_PROBE), use_cache=True)
     tensors = {id(tensor): tensor for tensor in _tensors(output_cache(output))}
@@ -97,11 +97,6 @@ def empty_policy(config: Any, dtype: str, lora: LoraSection) -> Any:
     model = empty_model(config, dtype)
     with torch.device("meta"):
         return add_lora(model, lora.model_copy(update={"bits": None})) if lora.enabled else model
-
-
-def _without_adapter(policy: Any) -> Any:
-    """Returns the model of transformers inside; the layers of its adapter stay in it."""
-    return policy.get_base_model() if hasattr(policy, "get_base_model") else policy
 
 
 @contextmanager
@@ -173,20 +168,12 @@ class _FusedAttention(torch.autograd.Function):
         ctx.save_for_backward(query, key, value, output, sums)
         return output
 
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise AssertionError("nothing is computed on the meta device")
-
 
 class _GroupedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(rows, matrices)
         return rows.new_empty(len(rows), matrices.shape[-1])
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise AssertionError("nothing is computed on the meta device")
 
 
 def _autocast(device_type: str, *args: Any, **kwargs: Any) -> AbstractContextManager[Any]:

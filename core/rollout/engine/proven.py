@@ -233,8 +233,12 @@ class EngineRollouts:
                 engine.has_base = False
             taken = hand_out(recorder, [engine.link.put_weights for engine in takers])
             for engine, result in zip(takers, taken, strict=True):
-                engine.error = _fault(result.exception(), "the weights")
-                size = None if engine.error is not None else result.result()
+                size = None
+                try:
+                    with naming_failures("the weights"):
+                        size = result.result()
+                except Exception as error:
+                    engine.error = error
                 self._bytes += recorder.bytes if size is None else size
                 self._everything += recorder.bytes
 
@@ -360,16 +364,6 @@ class EngineRollouts:
         names = dict.fromkeys(name for report, _ in every for name in report)
         values = {name: [report[name] for report, _ in every if name in report] for name in names}
         return {name: sum(value) if name in SUMMED else max(value) for name, value in values.items()}
-
-
-def _fault(error: BaseException | None, what: str) -> Exception | None:
-    if error is None:
-        return None
-    try:
-        with naming_failures(what):
-            raise error
-    except Exception as fault:
-        return fault
 
 
 def _refuse(names: list[str]) -> None:

@@ -21,23 +21,14 @@ from urllib.parse import urlsplit
 import torch
 
 from grpo.core.rollout.engine.link import GuestLink
+from grpo.core.rollout.server import wire
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities, card_from_json, misfits
-from grpo.core.rollout.server.wire import (
-    BYTES,
-    CLAIM,
-    HANDED,
-    INCARNATION,
-    KEEP,
-    RANK,
-    SILENCE,
-    frames,
-    sampled_from_json,
-)
 from grpo.core.rollout.sync.delta import Announced, LastWeights, Sender, whole_of
 from grpo.core.rollout.sync.fault import EngineLost, SyncFault
 from grpo.core.rollout.sync.group import OpenMeeting, TransferGroup, own_address
 from grpo.core.rollout.sync.payload import Adapter
 from grpo.core.rollout.types import OnDone, PromptIds, Sampled, SamplingParams, refuse_unfit, runs
+from grpo.core.scoring.outcome import explain
 from grpo.plugins.errors import RunError, UsageError
 
 LOOK_SECONDS = 10.0  # for an answer to the question what the server is
@@ -89,7 +80,7 @@ class ServerLink(GuestLink):
             if wrong:
                 raise RunError(f"the rollout server at {self._url} came back as another: {wrong[0]}. {self._remedy}")
             self._known = state
-            self._known["handed"] = self._ask(CLAIM, _plain({}))
+            self._known["handed"] = self._ask(wire.CLAIM, _plain({}))
             self._doubted = False
             self.forget()
             self._epoch += 1
@@ -103,11 +94,11 @@ class ServerLink(GuestLink):
 
         def counted() -> Iterator[bytes]:
             nonlocal sent
-            for part in frames(self._sender.items(weights)):
+            for part in wire.frames(self._sender.items(weights)):
                 sent += len(part)
                 yield part
 
-        self._hand_over("/weights", counted(), {KEEP: "1"} if self._sender.keeps else {})
+        self._hand_over("/weights", counted(), {wire.KEEP: "1"} if self._sender.keeps else {})
         self._sender.arrived()
         return sent
 
@@ -121,7 +112,7 @@ class ServerLink(GuestLink):
     def put_adapter(self, adapter: Adapter) -> None:
         """Sends A and B; the server takes them over in memory, without a file."""
         items = (whole_of(name, tensor) for name, tensor in adapter.tensors.items())
-        self._hand_over("/adapter", frames(items), {RANK: str(adapter.rank)})
+        self._hand_over("/adapter", wire.frames(items), {wire.RANK: str(adapter.rank)})
 
     def fingerprints(self, seed: int) -> Mapping[str, int]:
         fingerprints: Mapping[str, int] = self._ask("/fingerprints", _plain({"seed": seed}))
@@ -147,7 +138,7 @@ class ServerLink(GuestLink):
         ready: dict[int, Sampled] = {}
 
         def heard(line: Mapping[str, Any]) -> None:
-            done = [sampled_from_json(completion) for completion in line["completions"]]
+            done = [wire.sampled_from_json(completion) for completion in line["completions"]]
             ready.update(zip(line["numbers"], done, strict=True))
             if on_done is not None:
                 on_done(line["numbers"], done)
@@ -165,10 +156,10 @@ class ServerLink(GuestLink):
         def announced() -> Iterator[bytes]:
             nonlocal sent
             for name, tensor in weights:
-                yield from frames([Announced(name, tensor.dtype, tuple(tensor.shape))], end=False)
+                yield from wire.frames([Announced(name, tensor.dtype, tuple(tensor.shape))], end=False)
                 group.send(tensor)
                 sent += tensor.nbytes
-            yield from frames([])
+            yield from wire.frames([])
 
         try:
             self._hand_over("/announced", announced(), {})
@@ -220,12 +211,12 @@ class ServerLink(GuestLink):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise RunError(
-                        f"the rollout server at {self._url} is gone ({_named(error)}) and did not come back within "
+                        f"the rollout server at {self._url} is gone ({explain(error)}) and did not come back within "
                         f"{self._patience:g} s. {self._remedy}, and continue with: grpo run --resume"
                     ) from error
                 if not waits:
                     self._warned(
-                        f"the rollout server at {self._url} does not answer ({_named(error)}). Waiting up to "
+                        f"the rollout server at {self._url} does not answer ({explain(error)}). Waiting up to "
                         f"{self._patience:g} s for it. {self._remedy}"
                     )
                 waits = True
@@ -243,9 +234,9 @@ class ServerLink(GuestLink):
         heard: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> Any:
         headers = {
-            "Content-Type": BYTES,
-            INCARNATION: str(self._known["incarnation"]),
-            HANDED: str(self._known["handed"]),
+            "Content-Type": wire.BYTES,
+            wire.INCARNATION: str(self._known["incarnation"]),
+            wire.HANDED: str(self._known["handed"]),
             **(more or {}),
         }
         lines = _answer(self._url, path, body, headers)
@@ -254,7 +245,7 @@ class ServerLink(GuestLink):
                 last = next(lines)
             except (OSError, http.client.HTTPException) as error:
                 raise EngineLost(
-                    f"the rollout server at {self._url} was lost in the middle of {path} ({_named(error)}). "
+                    f"the rollout server at {self._url} was lost in the middle of {path} ({explain(error)}). "
                     f"{self._remedy}, and continue with: grpo run --resume"
                 ) from error
             if "result" in last or "error" in last:
@@ -275,7 +266,7 @@ def fitting_server_state(url: str, wanted: ServerCapabilities, command: str) -> 
     try:
         state = state_of(url)
     except OSError as error:
-        raise UsageError(f"no rollout server answers at {url} ({_named(error)}). {remedy}") from None
+        raise UsageError(f"no rollout server answers at {url} ({explain(error)}). {remedy}") from None
     try:
         wrong = misfits(card_from_json(state), wanted)
     except UsageError as error:
@@ -293,7 +284,7 @@ def state_of(url: str) -> dict[str, Any]:
         response = connection.getresponse()
         text = response.read()
     except http.client.HTTPException as error:
-        raise ConnectionError(_named(error)) from None
+        raise ConnectionError(explain(error)) from None
     finally:
         connection.close()
     if response.status in GONE:
@@ -317,7 +308,7 @@ def state_of(url: str) -> dict[str, Any]:
 
 
 def _answer(url: str, path: str, body: bytes | Iterator[bytes], headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    connection = _connection(url, SILENCE)
+    connection = _connection(url, wire.SILENCE)
     chunked = not isinstance(body, bytes)
     sent = {**headers, **_token(), **({"Transfer-Encoding": "chunked"} if chunked else {})}
     try:
@@ -366,7 +357,3 @@ def _token() -> dict[str, str]:
 
 def _plain(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body).encode()
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -34,20 +34,8 @@ from grpo.core.http.guard import routed
 from grpo.core.http.limits import Callers, is_loopback
 from grpo.core.http.serving import HttpServer, bound
 from grpo.core.rollout.engine.link import ServedEngine
+from grpo.core.rollout.server import wire
 from grpo.core.rollout.server.capabilities import TOKEN, ServerCapabilities
-from grpo.core.rollout.server.wire import (
-    BYTES,
-    CLAIM,
-    HANDED,
-    INCARNATION,
-    KEEP,
-    LARGEST,
-    LARGEST_BODY,
-    LIMITS,
-    RANK,
-    Unframed,
-    sampled_to_json,
-)
 from grpo.core.rollout.sync.delta import HeldWeights
 from grpo.core.rollout.sync.group import Meeting
 from grpo.core.rollout.sync.payload import Adapter
@@ -113,20 +101,20 @@ class RolloutServer:
     machines reach it, and there is no token.
     """
 
-    def __init__(self, address: tuple[str, int], token: str | None, largest: int = LARGEST) -> None:
+    def __init__(self, address: tuple[str, int], token: str | None, largest: int = wire.LARGEST) -> None:
         refuse_open(address[0], token)
         self.incarnation = secrets.token_hex(8)
         self.handed = 0
-        self.largest = min(largest, LARGEST)
+        self.largest = min(largest, wire.LARGEST)
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.engine: ServedEngine
         self.card: ServerCapabilities
         self._held = HeldWeights()
         self._adapter = Adapter(1, {})  # names and shapes of the one that was handed over last
-        calls = [Route(path, self._call, methods=["POST"]) for path in LARGEST_BODY]
+        calls = [Route(path, self._call, methods=["POST"]) for path in wire.LARGEST_BODY]
         app = routed([Route("/state", self._answer_state), *calls])
         callers = Callers(token, hosts=() if token is None else None)
-        self.http = HttpServer(app, bound(*address), callers, LIMITS)
+        self.http = HttpServer(app, bound(*address), callers, wire.LIMITS)
 
     @property
     def port(self) -> int:
@@ -164,19 +152,19 @@ class RolloutServer:
         self.handed += 1
         return self.handed
 
-    def put_weights(self, items: Unframed, keep: bool) -> int:
+    def put_weights(self, items: wire.Unframed, keep: bool) -> int:
         """Loads weights as they arrive, and keeps a copy if asked to; returns the number of this sync."""
         self.handed += 1
         self.engine.put_weights(self._held.taken(items, keep=keep))
         return self.handed
 
-    def receive(self, items: Unframed) -> int:
+    def receive(self, items: wire.Unframed) -> int:
         """Loads weights from the group, as they are announced; returns the number of this sync."""
         self.handed += 1
         self.engine.receive(items.announced())
         return self.handed
 
-    def put_adapter(self, items: Unframed, rank: int) -> int:
+    def put_adapter(self, items: wire.Unframed, rank: int) -> int:
         """Loads an adapter; returns the number of this sync."""
         self.handed += 1
         adapter = Adapter(rank, dict(HeldWeights().taken(items, keep=False)))
@@ -193,7 +181,7 @@ class RolloutServer:
         params = SamplingParams(**{**body["params"], "eos_ids": tuple(body["params"]["eos_ids"])})
 
         def on_done(numbers: Sequence[int], done: Sequence[Sampled]) -> None:
-            say({"numbers": list(numbers), "completions": [sampled_to_json(sampled) for sampled in done]})
+            say({"numbers": list(numbers), "completions": [wire.sampled_to_json(sampled) for sampled in done]})
 
         return len(self.engine.generate(prompts, params, on_done))
 
@@ -209,16 +197,16 @@ class RolloutServer:
 
     async def _call(self, request: Request) -> Response:
         path = request.url.path
-        if request.headers.get("content-type") != BYTES:
-            raise HTTPException(415, f"a call of this protocol has another type: send it as Content-Type: {BYTES}")
+        if request.headers.get("content-type") != wire.BYTES:
+            raise HTTPException(415, f"a call of this protocol has another type: send it as Content-Type: {wire.BYTES}")
         try:
-            incarnation, handed = request.headers[INCARNATION], int(request.headers[HANDED])
+            incarnation, handed = request.headers[wire.INCARNATION], int(request.headers[wire.HANDED])
             work = await self._work(request, path)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise HTTPException(400, f"not a call of this protocol: {error}") from None
 
         def guarded(say: Say) -> Any:
-            self.refuse_stale(incarnation, self.handed if path == CLAIM else handed)
+            self.refuse_stale(incarnation, self.handed if path == wire.CLAIM else handed)
             return work(say)
 
         call = Call(guarded)
@@ -228,17 +216,17 @@ class RolloutServer:
     async def _work(self, request: Request, path: str) -> Work:
         """Returns the work of a request; small bodies are read here, weights while the engine takes them."""
         if path == "/weights":
-            return self._received(request, partial(self.put_weights, keep=request.headers.get(KEEP) == "1"))
+            return self._received(request, partial(self.put_weights, keep=request.headers.get(wire.KEEP) == "1"))
         if path == "/announced":
             return self._received(request, self.receive)
         if path == "/adapter":
-            return self._received(request, partial(self.put_adapter, rank=int(request.headers[RANK])))
+            return self._received(request, partial(self.put_adapter, rank=int(request.headers[wire.RANK])))
         body = json.loads(await request.body())
         if path == "/join":
             meeting = Meeting.from_json(body)
             return lambda say: self.engine.join(meeting)
         works: dict[str, Work] = {
-            CLAIM: lambda say: self.claim(),
+            wire.CLAIM: lambda say: self.claim(),
             "/generate": lambda say: self.generate(body, say),
             "/fingerprints": lambda say: dict(self.engine.fingerprints(body["seed"])),
             "/adapter_fingerprints": lambda say: self.adapter_fingerprints(body["seed"]),
@@ -246,9 +234,9 @@ class RolloutServer:
         }
         return works[path]
 
-    def _received(self, request: Request, take: Callable[[Unframed], int]) -> Work:
+    def _received(self, request: Request, take: Callable[[wire.Unframed], int]) -> Work:
         """Lets the engine take the tensors of a request; the rest is read too, so that the sender hears the answer."""
-        items = Unframed(_Body(request), self.largest)
+        items = wire.Unframed(_Body(request), self.largest)
 
         def work(say: Say) -> int:
             try:

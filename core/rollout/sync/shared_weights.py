@@ -7,7 +7,6 @@ a larger tensor. From then on only the adapter is trained and synced, and nobody
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,17 +17,12 @@ from grpo.core.rollout.sync.views import engine_tensors
 from grpo.plugins.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    # before, after: bytes of all weights of policy and engine together, memory that both use counted once
-    before: int
-    after: int
+def share_frozen(model: Any, engine_model: Any) -> int:
+    """Makes a policy's frozen parameters views of an engine's unquantised whole weights; returns the bytes saved.
 
-
-def share_frozen(model: Any, engine_model: Any) -> Shared:
-    """Makes a policy's frozen parameters views of an engine's unquantised whole weights. UsageError if they differ."""
-    both = [*model.parameters(), *engine_model.parameters()]
-    before = distinct_bytes(both)
+    Raises UsageError if they differ.
+    """
+    before = distinct_bytes([*model.parameters(), *engine_model.parameters()])
     views = dict(engine_tensors(engine_model))
     frozen = list(frozen_parameters(model))
     absent = [name for name, parameter in frozen if name not in views or views[name].shape != parameter.shape]
@@ -45,7 +39,7 @@ def share_frozen(model: Any, engine_model: Any) -> Shared:
         )
     for name, parameter in frozen:
         parameter.data = views[name]
-    return Shared(before, distinct_bytes([*model.parameters(), *engine_model.parameters()]))
+    return before - distinct_bytes([*model.parameters(), *engine_model.parameters()])
 
 
 def distinct_bytes(tensors: Iterable[torch.Tensor]) -> int:

@@ -92,34 +92,31 @@ class WorkerExtension:
     vllm_config: Any
     model_runner: Any
     device: Any
+    start_weight_update: Any
+    update_weights: Any
+    finish_weight_update: Any
 
     def grpo_load(self, weights: Iterator[tuple[str, torch.Tensor]]) -> None:
         """Loads a stream of this process as one session."""
-        worker: Any = self
-        worker.start_weight_update()
+        self.grpo_begin()
         try:
-            worker.update_weights({"weights": weights})
+            self.update_weights({"weights": weights})
         except BaseException:
-            # What was not loaded gets its old values back, so that the engine can be loaded again.
-            worker._weight_update_active = True
-            worker.finish_weight_update()
+            self.grpo_finish()  # so that the engine can be loaded again
             raise
-        worker.finish_weight_update()
+        self.finish_weight_update()
 
     def grpo_begin(self) -> None:
         """Begins a session in which weights arrive one by one, for workers in processes of their own."""
-        worker: Any = self
-        worker.start_weight_update()
+        self.start_weight_update()
 
     def grpo_receive(self, name: str, tensor: torch.Tensor) -> None:
-        worker: Any = self
-        worker.update_weights({"weights": [(name, tensor)]})
+        self.update_weights({"weights": [(name, tensor)]})
 
     def grpo_finish(self) -> None:
         """Ends the session; what was not loaded gets its old values back."""
-        worker: Any = self
-        worker._weight_update_active = True
-        worker.finish_weight_update()
+        self._weight_update_active = True
+        self.finish_weight_update()
 
     def grpo_seed(self, seed: int) -> None:
         """Lets this rank draw the numbers of a seed; all ranks have to draw the same."""

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost, Ranks
+from grpo.core.cluster.ray_cluster import Cluster, Hosted, NodeLost, Ranks, last_line
 from grpo.core.config.schema import RunConfig
 from grpo.core.display.progress import Progress
 from grpo.core.env import processes
@@ -50,8 +50,9 @@ def start_on_ray(config: RunConfig, address: str, asked: Asked, progress: Progre
         name, commands = _refused(planner, placement, config)
         planner.end()
         path = Path(config.out or unused_path(name)).expanduser().absolute()
-        config = _with_servers(config, _servers(cluster, placement, commands, progress))
-        text = rank.config_text(config.model_copy(update={"out": path}))
+        if urls := _servers(cluster, placement, commands, progress):
+            config = rank.with_rollout(config, server_url=",".join(urls))
+        text = config.model_copy(update={"out": path}).model_dump_json()
         return _run(cluster, placement, config, path, progress, {"config": text, "resume": None, "steps": None})
 
 
@@ -84,7 +85,7 @@ def _served(config: RunConfig, asked: Asked) -> RunConfig:
         return config
     if config.rollout.backend == "vllm":
         raise UsageError("--servers starts rollout servers, and --rollout vllm samples without. Leave one of them out.")
-    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"backend": "vllm-server"})})
+    return rank.with_rollout(config, backend="vllm-server")
 
 
 def _planner(cluster: Cluster, placement: Placement) -> Hosted:
@@ -94,7 +95,7 @@ def _planner(cluster: Cluster, placement: Placement) -> Hosted:
 
 def _refused(planner: Hosted, placement: Placement, config: RunConfig, *, fresh: bool = True) -> tuple[str, list[str]]:
     machines = [node.address for node in placement.servers]
-    message = json.dumps([rank.config_text(config), machines, fresh]).encode()
+    message = json.dumps([config.model_dump_json(), machines, fresh]).encode()
     name, commands, problem = json.loads(planner.ask("plan", message).result())
     if problem:
         raise UsageError(problem)
@@ -112,12 +113,6 @@ def _servers(cluster: Cluster, placement: Placement, commands: Sequence[str], pr
     if hosted:
         progress.loading(f"the model on {counted(len(hosted), 'rollout server')}")
     return [server.ask("address").result().decode() for server in hosted]
-
-
-def _with_servers(config: RunConfig, urls: Sequence[str]) -> RunConfig:
-    if not urls:
-        return config
-    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"server_url": ",".join(urls)})})
 
 
 def _run(
@@ -156,7 +151,7 @@ def _run(
     again = f"Continue with: grpo run --resume {shlex.quote(str(path))} --on ray"
     if not failures:
         raise RunError(
-            f"a training process was lost, which ended the run: {_reason(ranks.error)}. Its run directory is kept. "
+            f"a training process was lost, which ended the run: {last_line(ranks.error)}. Its run directory is kept. "
             f"{again}"
         )
     for kind, text in failures:
@@ -186,8 +181,3 @@ def _shown(ranks: Ranks, mailbox: Hosted, stop: StopRequest, progress: Progress)
 
 def _variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(GIVEN)}
-
-
-def _reason(error: BaseException | None) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1].rstrip(".") if lines else "Ray says nothing more"

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo.core.cluster.ray_cluster import NodeLost, RemoteObject
 from grpo.core.config.schema import RunConfig, parse_config
@@ -25,6 +25,7 @@ from grpo.plugins.host import Host
 
 FUNCTION = "grpo.core.run.ray.rank:train"
 PREFLIGHT = "grpo.core.run.ray.rank:Preflight"
+Config = TypeVar("Config", bound=RunConfig)
 
 
 def train(settings: Mapping[str, Any]) -> None:
@@ -59,6 +60,11 @@ def train(settings: Mapping[str, Any]) -> None:
         mailbox.ask("tell", written("summary", summary)).result()
 
 
+def with_rollout(config: Config, **values: str) -> Config:
+    """Returns a configuration with other settings of its rollouts."""
+    return config.model_copy(update={"rollout": config.rollout.model_copy(update=values)})
+
+
 class Preflight:
     """Plans a run on the node of its first process, where its files and its GPU are."""
 
@@ -72,20 +78,14 @@ class Preflight:
 
         text, machines, fresh = json.loads(message)
         config = parse_config(json.loads(text))
-        served = config.rollout.model_copy(
-            update={"backend": "vllm-server", "server_url": ",".join(f"http://{machine}:0" for machine in machines)}
-        )
         if machines:  # nothing listens there yet
-            config = config.model_copy(update={"rollout": served.model_copy(update={"backend": "hf"})})
+            config = with_rollout(config, backend="hf", server_url=",".join(f"http://{each}:0" for each in machines))
         try:
             plan = make_plan(config, Host.discover(), fresh=fresh)
         except GrpoError as error:
             return json.dumps(["", [], str(error)]).encode()
-        if not machines:
-            return json.dumps([plan.name, [], ""]).encode()
-        urls = plan.config.rollout.model_copy(update={"backend": "vllm-server"})
-        plan = dataclasses.replace(plan, config=plan.config.model_copy(update={"rollout": urls}))
-        return json.dumps([plan.name, [command for _, _, command in servers_of(plan)], ""]).encode()
+        plan = dataclasses.replace(plan, config=with_rollout(plan.config, backend="vllm-server"))
+        return json.dumps([plan.name, [command for _, _, command in servers_of(plan)] if machines else [], ""]).encode()
 
     def readdress(self, message: bytes) -> bytes:
         """Notes the servers' new addresses in a run directory; in: its path and the addresses."""
@@ -94,11 +94,6 @@ class Preflight:
         settings: Any = read_json(run_dir.config)
         write_json(run_dir.config, {**settings, "rollout": {**settings["rollout"], "server_url": urls}})
         return b""
-
-
-def config_text(config: RunConfig) -> str:
-    """Returns a configuration as it travels."""
-    return config.model_dump_json()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Scores on one node of a cluster, with its workers and event loop.
 
-in:  (packed plugin, runs on the loop?, retries, distribution, version, row numbers, indices of each call, items)
-out: ("done", [result], [failures in full], slow import) ("missing", what is not installed here) ("broken", text)
+in:  ((packed plugin, distribution, version), runs on the loop?, retries, row numbers, indices of each call, items)
+out: ("done", [result], [failures in full]) ("missing", what is not installed here) ("broken", text)
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pickle
 import platform
 import threading
 import traceback
+from functools import partial
 from importlib import metadata
-from typing import Any
 
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.executors import Executors
@@ -34,7 +34,7 @@ class ScoringNode:
 
     def score(self, message: bytes) -> bytes:
         """Answers one chunk of calls."""
-        packed, awaited, retries, distribution, version, rows, calls, items = pickle.loads(message)
+        (packed, distribution, version), awaited, retries, rows, calls, items = pickle.loads(message)
         missing = _missing(distribution, version)
         if missing:
             return pickle.dumps(("missing", missing))
@@ -67,15 +67,12 @@ class ScoringNode:
                 packed, retries = key
                 plugin = unpack(packed) if awaited else pickle.loads(packed)
                 self._failures[key] = []
-                self._callers[key] = Caller(plugin, retries=retries, report=self._keeper(key), alone=True)
+                self._callers[key] = Caller(plugin, retries=retries, report=partial(self._keep, key), alone=True)
             return self._callers[key]
 
-    def _keeper(self, key: tuple[bytes, int]) -> Any:
-        def keep(text: str, error: BaseException | None) -> None:
-            if not self._failures[key]:  # the first one of a chunk is told
-                self._failures[key].append(text)
-
-        return keep
+    def _keep(self, key: tuple[bytes, int], text: str, error: BaseException | None) -> None:
+        if not self._failures[key]:  # the first one of a chunk is told
+            self._failures[key].append(text)
 
 
 def _missing(distribution: str, version: str) -> str:

@@ -12,17 +12,17 @@ import queue
 import threading
 import time
 import traceback
-from collections import deque
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from grpo.core.cluster.ray_cluster import NodeLost, RemoteObject
 from grpo.core.scoring.call import Caller
-from grpo.core.scoring.nodes.shipping import Shipment, ship
+from grpo.core.scoring.nodes.shipping import ship
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.workers.child import from_wire
-from grpo.core.scoring.workers.job import pack_completions
+from grpo.core.scoring.workers.job import CallQueue
 from grpo.plugins._spec.signature import is_async
 
 KIND = "grpo.core.scoring.nodes.node:ScoringNode"
@@ -37,19 +37,17 @@ _AWAY = 4.0  # seconds before a node that did not answer is asked again, in whic
 
 @dataclass(slots=True)
 class _Parcel:
-    shipment: Shipment
+    shipped: tuple[bytes, str, str]  # see `ship`
     pace: float | None = None  # seconds of a node for a row
     loaded: set[int] = field(default_factory=set)  # nodes that have answered
     lacking: dict[int, str] = field(default_factory=dict)  # node to what it lacks
 
 
-@dataclass(slots=True)
-class _Job:
-    task: Task
-    parcel: _Parcel
-    waiting: deque[list[int]]
-    tries: dict[int, int] = field(default_factory=dict)  # first index of a call to how often it was lost
-    careful: bool = False  # rows go by cloudpickle
+class _Job(CallQueue):
+    def __init__(self, task: Task, parcel: _Parcel) -> None:
+        super().__init__(task)
+        self.parcel = parcel
+        self.losses: Counter[int] = Counter()  # first index of a call to how often it was lost
 
 
 @dataclass(slots=True)
@@ -140,87 +138,58 @@ class NodePool:
             task.fail_open("it cannot be sent to another machine; define it in a module.", traceback.format_exc())
             return
         self._parcels[task.caller] = parcel
-        self._jobs.append(_Job(task, parcel, deque(task.calls())))
+        self._jobs.append(_Job(task, parcel))
 
     def _assign(self) -> None:
         for job in self._jobs:
             while job.waiting:
                 able = [number for number in self._members if number not in job.parcel.lacking]
                 if not able:
-                    job.waiting.clear()
                     lacking = "; ".join(job.parcel.lacking.values())
                     job.task.fail_open(
                         f"no node can score it: {lacking}." if lacking else "no node is left to score it."
                     )
                     break
-                most = 1 if self._suspect(job) else _AT_A_NODE
+                most = 1 if job.suspect else _AT_A_NODE
                 free = [n for n in able if self._members[n].free(most)]
                 if not free:
                     break
                 self._send(job, min(free, key=lambda n: self._members[n].chunks / self._members[n].workers))
 
     def _send(self, job: _Job, number: int) -> None:
-        member, task, parcel = self._members[number], job.task, job.parcel
-        calls = self._take(job, member)
-        if not calls:
-            return
-        indices = [index for call in calls for index in call]
+        member, task = self._members[number], job.task
+        alone, calls = job.suspect, self._take(job, member)
         try:
-            items = pack_completions(task.caller.plugin.spec, [task.completions[i] for i in indices], job.careful)
+            items = job.pack(calls)
         except Exception as error:
-            if not job.careful:
-                job.careful = True
-                job.waiting.extendleft(reversed(calls))
+            if job.more_careful():
+                job.put_back(calls)
             else:
-                self._alone(job, calls, f"its row cannot be sent to another machine: {error}")
+                task.fail(_indices(calls), f"its row cannot be sent to another machine: {error}")
             return
-        shipment, spec = parcel.shipment, task.caller.plugin.spec
         message = (
-            shipment.packed,
-            is_async(spec.function),
+            job.parcel.shipped,
+            is_async(task.caller.plugin.spec.function),
             task.caller.retries,
-            shipment.distribution,
-            shipment.version,
-            [task.row(index) for index in indices],
+            [task.row(index) for index in _indices(calls)],
             calls,
             items,
         )
         sent = _Sent(job, number, calls, time.monotonic())
         member.chunks += 1
+        member.alone = alone
         answer = member.node.ask("score", pickle.dumps(message, protocol=5))
         answer.add_done_callback(lambda done: self._events.put((sent, done)))
 
-    def _suspect(self, job: _Job) -> bool:
-        while job.waiting and not job.task.open(job.waiting[0][0]):
-            job.waiting.popleft()
-        return bool(job.waiting) and bool(job.tries.get(job.waiting[0][0]))
-
     def _take(self, job: _Job, member: _Member) -> list[list[int]]:
-        """Takes the calls of the next chunk; those with a result are dropped, those that were lost go alone."""
-        if self._suspect(job):
-            member.alone = True
-            return [job.waiting.popleft()]
-        if not job.waiting:
-            return []
+        if job.suspect:
+            return job.take(1)
         workers = sum(each.workers for each in self._members.values())
-        share = math.ceil(len(job.waiting) * member.workers / (_AT_A_NODE * workers))
+        share = math.ceil(len(job.queue) * member.workers / (_AT_A_NODE * workers))
         pace = job.parcel.pace
-        rows = len(job.waiting[0])
+        rows = len(job.queue[0])
         wanted = 4 * member.workers if pace is None else int(_CHUNK_SECONDS / max(pace * rows, 1e-6))
-        size = max(1, min(share, _LONGEST_CHUNK, max(member.workers, wanted)))
-        calls: list[list[int]] = []
-        while job.waiting and len(calls) < size and not job.tries.get(job.waiting[0][0]):
-            calls.append(job.waiting.popleft())
-        return calls
-
-    def _alone(self, job: _Job, calls: list[list[int]], problem: str) -> None:
-        """Settles a chunk that cannot be packed: its calls are tried one by one, and one alone fails."""
-        if len(calls) == 1:
-            job.task.fail(calls[0], problem)
-            return
-        for call in calls:
-            job.tries.setdefault(call[0], 1)
-        job.waiting.extendleft(reversed(calls))
+        return job.take(max(1, min(share, _LONGEST_CHUNK, max(member.workers, wanted))))
 
     def _hear(self, sent: _Sent, answer: Future[bytes]) -> None:
         member, task = self._members.get(sent.member), sent.job.task
@@ -234,22 +203,22 @@ class NodePool:
         if member is not None:
             member.absences = 0
         if error is not None:
-            task.fail([i for call in sent.calls for i in call], f"the node that scored it broke: {error}")
+            task.fail(_indices(sent.calls), f"the node that scored it broke: {error}")
             return
         match pickle.loads(answer.result()):
             case ("done", wires, failures):
                 for text in failures:
                     task.caller.report(text, None)
-                indices = [index for call in sent.calls for index in call]
+                indices = _indices(sent.calls)
                 task.settle(indices, [from_wire(wire) for wire in wires])
                 self._measure(sent, len(indices))
             case ("missing", what):
                 sent.job.parcel.lacking[sent.member] = f"on {self._name(sent)} {what}"
-                sent.job.waiting.extendleft(reversed(sent.calls))
+                sent.job.put_back(sent.calls)
             case ("broken", text):
                 sent.job.parcel.lacking[sent.member] = f"{self._name(sent)} cannot load it: {text.splitlines()[-1]}"
                 task.caller.report(text, None)
-                sent.job.waiting.extendleft(reversed(sent.calls))
+                sent.job.put_back(sent.calls)
 
     def _measure(self, sent: _Sent, rows: int) -> None:
         """Records a node's seconds for a row; its first chunk, with which it loads the plugin, does not count."""
@@ -265,13 +234,17 @@ class NodePool:
         elif (member := self._members.get(sent.member)) is not None:
             member.away = time.monotonic() + _AWAY * 2**member.absences
             member.absences += 1
-        for call in reversed(sent.calls):
-            lost = sent.job.tries[call[0]] = sent.job.tries.get(call[0], 0) + 1
-            if lost >= _TRIES:
+        for call in sent.calls:
+            sent.job.losses[call[0]] += 1
+            if sent.job.losses[call[0]] >= _TRIES:
                 sent.job.task.fail(call, f"{error}, for the third time with this call.")
             else:
-                sent.job.waiting.appendleft(call)
+                sent.job.put_back_suspect(call)
 
     def _name(self, sent: _Sent) -> str:
         member = self._members.get(sent.member)
         return f"node {sent.member}" if member is None else member.node.name
+
+
+def _indices(calls: Sequence[Sequence[int]]) -> list[int]:
+    return [index for call in calls for index in call]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -11,12 +10,14 @@ import importlib.util
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from grpo.core.processes.lookups import distributions_by_package
 from grpo.core.scoring.call import Bound
 from grpo.core.scoring.workers.transport import Place, find_reference, function_in, pack_at, value_of, written
 
@@ -45,31 +46,23 @@ class Sources(Place):
         return function_in(importlib.import_module(self.module), self.qualname)
 
 
-@dataclass(frozen=True, slots=True)
-class Shipment:
-    """A plugin as it travels to another machine."""
+def ship(plugin: Bound) -> tuple[bytes, str, str]:
+    """Packs a plugin for another machine; returns the bytes, and the distribution and version that they need there.
 
-    packed: bytes  # the plugin
-    # distribution, version: what has to be installed there; "" for nothing
-    distribution: str
-    version: str
-
-
-def ship(plugin: Bound) -> Shipment:
-    """Packs a plugin for another machine; raises where neither name, source nor value can be sent."""
+    Raises where neither name, source nor value can be sent.
+    """
     place, distribution, version = place_of(written(plugin.spec.function))
-    return Shipment(pack_at(plugin, place), distribution, version)
+    return pack_at(plugin, place), distribution, version
 
 
 def place_of(function: Callable[..., Any]) -> tuple[Place, str, str]:
-    """Returns what stands for a function on another machine, and the distribution and version that it needs there."""
+    """Returns what stands for a function on another machine, and what has to be installed there: "" for nothing."""
     reference = find_reference(function)
     if reference is None:
         return value_of(function), "", ""
     if not _is_local(reference.module):
         return reference, *_installed(reference.module)
-    sources = dict(_closure(reference.module))
-    return Sources(reference.module, reference.qualname, sources), "", ""
+    return Sources(reference.module, reference.qualname, _closure(reference.module)), "", ""
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -99,22 +92,21 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         exec(compile(source.text, source.file, "exec", dont_inherit=True), vars(module))
 
 
-def _closure(module: str) -> Iterator[tuple[str, Source]]:
-    """Yields a local module and the local ones that it imports, wherever it does so."""
+def _closure(module: str) -> dict[str, Source]:
+    """Returns a local module and the local ones that it imports, wherever it does so."""
+    sources: dict[str, Source] = {}
     visited: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        parent = name.rpartition(".")[0]
-        if name in visited:
+        if name in visited or not _is_local(name):
             continue
         visited.add(name)
         source = _source_of(name)
-        if source is None:
-            continue
-        waiting += [parent] if parent else []
-        yield name, source
-        waiting += [other for other in _imported(name, source) if other not in visited and _is_local(other)]
+        if source is not None:
+            sources[name] = source
+            waiting += [name.rpartition(".")[0], *_imported(name, source)]
+    return sources
 
 
 def _imported(name: str, source: Source) -> Iterator[str]:
@@ -123,12 +115,9 @@ def _imported(name: str, source: Source) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join(filter(None, [*parts, node.module]))
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)  # each may be a submodule
+            with suppress(ImportError):  # above the top package
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                yield from (base, *(f"{base}.{alias.name}" for alias in node.names))  # each may be a submodule
 
 
 def _source_of(name: str) -> Source | None:
@@ -154,18 +143,13 @@ def _spec_of(name: str) -> importlib.machinery.ModuleSpec | None:
 
 def _is_local(name: str) -> bool:
     top = name.partition(".")[0]
-    if not top or top in sys.stdlib_module_names or top in sys.builtin_module_names or top in _brought():
+    if not top or top in sys.stdlib_module_names or top in distributions_by_package():
         return False
     source = _source_of(top)
-    own = [sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib")]
-    return source is not None and not any(source.file.startswith(folder) for folder in own)
-
-
-@functools.cache
-def _brought() -> Mapping[str, list[str]]:
-    return metadata.packages_distributions()
+    own = tuple(sysconfig.get_path(kind) for kind in ("purelib", "platlib", "stdlib"))
+    return source is not None and not source.file.startswith(own)
 
 
 def _installed(module: str) -> tuple[str, str]:
-    names = _brought().get(module.partition(".")[0], [])
+    names = distributions_by_package().get(module.partition(".")[0], [])
     return (names[0], metadata.version(names[0])) if names else ("", "")

@@ -1,4 +1,4 @@
-"""Packs the rows of a task for the worker pool, in chunks sized by how long the plugin's rows take."""
+"""Holds the calls of a task that wait, and packs their rows, in chunks sized by how long the plugin's rows take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import cloudpickle  # type: ignore[import-untyped]
 from grpo.core.scoring.call import Caller
 from grpo.core.scoring.task import Task
 from grpo.core.scoring.workers.transport import pack_reference, pack_value
-from grpo.plugins.specs import RewardSpec, VerifierSpec
 from grpo.plugins.types import Completion
 
 _CHUNK_SECONDS = 0.05
@@ -55,49 +54,41 @@ class PluginPayload:
         self.pace = seconds if self.pace is None else self.pace + _SMOOTHING * (seconds - self.pace)
 
 
-class Job:
-    """One task in the pool; `in_flight` are the workers' chunks, `load_deaths` workers that died loading the plugin."""
+class CallQueue:
+    """The calls of one task that wait, each as its indices; those that took a process down go alone, and first."""
 
-    def __init__(self, task: Task, payload: PluginPayload) -> None:
+    def __init__(self, task: Task) -> None:
         self.task = task
-        self.payload = payload
-        self.in_flight = 0
-        self.load_deaths = 0
-        self._queue: deque[list[int]] = deque(task.calls())
+        self.queue: deque[list[int]] = deque(task.calls())
         self._suspects: deque[list[int]] = deque()
         self._caution = 0
 
     @property
     def waiting(self) -> bool:
-        while self._suspects and not self.task.open(self._suspects[0][0]):
-            self._suspects.popleft()
-        while self._queue and not self.task.open(self._queue[0][0]):
-            self._queue.popleft()
-        return bool(self._suspects or self._queue)
+        """Whether a call waits; drops those that have their result."""
+        for calls in (self._suspects, self.queue):
+            while calls and not self.task.open(calls[0][0]):
+                calls.popleft()
+        return bool(self._suspects or self.queue)
 
     @property
     def suspect(self) -> bool:
-        """Whether the next call needs a worker that has scored nothing yet."""
+        """Whether the next call took a process down before."""
         return bool(self._suspects)
 
-    def take(self, workers: int) -> list[list[int]]:
-        """Returns the calls of the next chunk, each as its indices, for one of so many workers."""
+    def take(self, size: int) -> list[list[int]]:
+        """Returns the calls of the next chunk, at most so many."""
         if self._suspects:
             return [self._suspects.popleft()]
-        if self._caution > 1 or self.payload.pace is None:
-            size = 1
-        else:
-            share = math.ceil(len(self._queue) / (2 * workers))
-            pace = max(self.payload.pace, 1e-6) * len(self._queue[0])
-            size = max(1, min(share, _LONGEST_CHUNK, int(_CHUNK_SECONDS / pace)))
-        return [self._queue.popleft() for _ in range(size)]
+        size = 1 if self._caution > 1 else size
+        return [self.queue.popleft() for _ in range(min(size, len(self.queue)))]
 
     def put_back(self, calls: Sequence[list[int]]) -> None:
         """Takes back calls that were not made."""
-        self._queue.extendleft(reversed(calls))
+        self.queue.extendleft(reversed(calls))
 
     def put_back_suspect(self, indices: list[int]) -> None:
-        """Takes back the rows of a call that a worker died on, for one more try in a fresh worker."""
+        """Takes back the rows of a call that a process died on, for one more try."""
         self._suspects.append(indices)
 
     def more_careful(self) -> bool:
@@ -110,18 +101,32 @@ class Job:
     def pack(self, calls: Sequence[Sequence[int]]) -> bytes:
         """Returns the completions as bytes, with only the columns that the plugin reads; raises if pickling fails."""
         completions = [self.task.completions[index] for call in calls for index in call]
-        return pack_completions(self.task.caller.plugin.spec, completions, bool(self._caution))
+        spec = self.task.caller.plugin.spec
+        items: Sequence[Completion] | list[tuple[str, dict[str, object], int]] = completions
+        if spec.rest and not spec.whole:
+            items = [(c.text, dict(c.row), c.turns) for c in completions]
+        elif not spec.whole:
+            names = [name for column in spec.columns for name in column.names]
+            items = [(c.text, {name: c.row[name] for name in names if name in c.row}, c.turns) for c in completions]
+        return bytes(cloudpickle.dumps(items) if self._caution else pickle.dumps(items, protocol=5))
 
 
-def pack_completions(spec: RewardSpec | VerifierSpec, completions: Sequence[Completion], careful: bool) -> bytes:
-    """Returns completions as bytes, with only the columns that a plugin reads; `careful`: by cloudpickle."""
-    items: Sequence[Completion] | list[tuple[str, dict[str, object], int]] = completions
-    if spec.rest and not spec.whole:
-        items = [(c.text, dict(c.row), c.turns) for c in completions]
-    elif not spec.whole:
-        names = [name for column in spec.columns for name in column.names]
-        items = [(c.text, {name: c.row[name] for name in names if name in c.row}, c.turns) for c in completions]
-    return bytes(cloudpickle.dumps(items) if careful else pickle.dumps(items, protocol=5))
+class Job(CallQueue):
+    """One task in the pool; `in_flight` are the workers' chunks, `load_deaths` workers that died loading the plugin."""
+
+    def __init__(self, task: Task, payload: PluginPayload) -> None:
+        super().__init__(task)
+        self.payload = payload
+        self.in_flight = 0
+        self.load_deaths = 0
+
+    def chunk(self, workers: int) -> list[list[int]]:
+        """Returns the calls of the next chunk for one of so many workers."""
+        if self.suspect or self.payload.pace is None:
+            return self.take(1)
+        share = math.ceil(len(self.queue) / (2 * workers))
+        pace = max(self.payload.pace, 1e-6) * len(self.queue[0])
+        return self.take(max(1, min(share, _LONGEST_CHUNK, int(_CHUNK_SECONDS / pace))))
 
 
 @dataclass(slots=True)

@@ -108,7 +108,9 @@ class WorkerPool:
                 self._lose(worker)
         with self._lock:
             arrived = [self._inbox.popleft() for _ in range(len(self._inbox))]
-        self._jobs += [Job(task, self._payload(task.caller)) for task in arrived]
+        for task in arrived:
+            payload = self._payloads.setdefault(task.caller, PluginPayload(task.caller))
+            self._jobs.append(Job(task, payload))
         now = time.monotonic()
         for worker, chunk in list(self._workers.items()):
             if worker.gone():
@@ -132,18 +134,13 @@ class WorkerPool:
         deadlines = [chunk.deadline for chunk in self._workers.values() if chunk is not None]
         return min(_TICK, max(0.0, min(deadlines) - time.monotonic())) if deadlines else None
 
-    def _payload(self, caller: Caller) -> PluginPayload:
-        if caller not in self._payloads:
-            self._payloads[caller] = PluginPayload(caller)
-        return self._payloads[caller]
-
     def _assign(self) -> None:
         while waiting := [job for job in self._jobs if job.waiting]:
             job = min(waiting, key=lambda each: each.in_flight)
             worker = self._free_worker(job)
             if worker is None:
                 return
-            self._give(worker, job, job.take(self._size))
+            self._give(worker, job, job.chunk(self._size))
 
     def _free_worker(self, job: Job) -> Worker | None:
         idle = [worker for worker, chunk in self._workers.items() if chunk is None]

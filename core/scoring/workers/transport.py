@@ -113,7 +113,7 @@ def find_reference(function: Callable[..., Any]) -> Reference | None:
     if name is None or module is None or name == "__main__" or not qualname or "<" in qualname:
         return None
     try:
-        target = _function(operator.attrgetter(qualname)(module))
+        target = function_in(module, qualname)
     except AttributeError:
         return None
     if target is not function:
@@ -126,7 +126,8 @@ def find_reference(function: Callable[..., Any]) -> Reference | None:
 
 def function_in(module: ModuleType, qualname: str) -> Callable[..., Any]:
     """Returns the function of that name inside a module, or that of its spec. Raises AttributeError."""
-    function: Callable[..., Any] = _function(operator.attrgetter(qualname)(module))
+    value: Any = operator.attrgetter(qualname)(module)
+    function: Callable[..., Any] = value.function if hasattr(value, "kind") and hasattr(value, "function") else value
     return function
 
 
@@ -137,10 +138,6 @@ def written(function: Any) -> Any:
 
 def _rewrapped(function: Any, written: Any) -> Any:
     return dataclasses.replace(function, func=written) if isinstance(function, _WRAPPERS) else written
-
-
-def _function(value: Any) -> Any:
-    return value.function if hasattr(value, "kind") and hasattr(value, "function") else value
 
 
 def _with_function(plugin: Bound, function: Any) -> Bound:

@@ -51,8 +51,6 @@ def test_nothing_is_sharded_unless_the_launcher_asks(monkeypatch: pytest.MonkeyP
     assert asked_sharding() is None
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "false")
     assert asked_sharding() is None
-    refuse_unfit_sharding(None, "bfloat16", gpu=False)
-    refuse_lost_sharding(None, state("MULTI_CPU"))
     refuse_unsharded(None, object(), sharded=False)
 
 

@@ -11,7 +11,7 @@ import pytest
 from made_run import made_run
 
 from grpo.core.record.list import RunLine
-from grpo.core.report.report import report_of
+from grpo.core.report.report import write_report
 from grpo.core.report.summary import arithmetic_of, summary_of, weights_of
 
 
@@ -52,4 +52,4 @@ def test_a_dtype_that_nobody_knows_counts_as_the_coarsest(dtype: Any) -> None:
 def test_a_run_with_a_record_of_something_else_has_a_page(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run", steps=1, train={"steps": 1, "dtype": "x"})
     run.versions.write_text(json.dumps([1]), "utf-8")
-    assert report_of([run.path], limit=30_000_000).held == 8
+    assert write_report([run.path], tmp_path / "run.html", limit=30_000_000).held == 8

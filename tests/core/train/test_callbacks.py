@@ -32,7 +32,8 @@ def test_a_stop_waits_for_a_step_that_a_checkpoint_can_resume(
 ) -> None:
     """Not in the middle of the passes over a batch; after the last step there is nothing left to stop."""
     callback = step_callback([], stop=True, boundary=2)
-    control = callback.on_step_end(arguments, TrainerState(global_step=step, max_steps=20), TrainerControl())
+    control = TrainerControl()
+    callback.on_step_end(arguments, TrainerState(global_step=step, max_steps=20), control)
     assert (control.should_save, control.should_training_stop) == (stops, stops)
 
 

@@ -203,5 +203,5 @@ def test_passing_a_plugin_on_loads_none_of_its_code() -> None:
 
     with pytest.raises(SystemExit):
         pickle.loads(pickle.dumps(loud))
-    plugin = pickle.loads(shipping.ship(BoundReward(loaded, "__main__")).packed)
+    plugin = pickle.loads(shipping.ship(BoundReward(loaded, "__main__"))[0])
     assert plugin.name == "loaded"
