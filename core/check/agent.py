@@ -18,9 +18,9 @@ from grpo.core.http.limits import Callers
 from grpo.core.http.serving import HttpServer, bound
 from grpo.core.planning.agent import agent_warning
 from grpo.core.text.printable import counted
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Protocol
+from grpo.plugins.host import bound_of
 from grpo.plugins.specs import AgentSpec
 
 SECONDS = 120.0

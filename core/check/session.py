@@ -10,9 +10,9 @@ from functools import partial
 from grpo.core.check.attacks.sessions import SessionAttack, all_session_attacks
 from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report, title_of
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundSession
 from grpo.plugins.errors import SessionError, with_article
+from grpo.plugins.host import bound_of
 from grpo.plugins.session import Exit, Process, Session, SessionJob, SessionLimits, SessionPool
 from grpo.plugins.specs import SessionSpec
 

@@ -23,10 +23,9 @@ from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.scoring.tally import verdict_counts
 from grpo.core.text.stats import mean_or_none
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import SandboxUnavailable, UsageError
-from grpo.plugins.host import Host
+from grpo.plugins.host import Host, bound_of
 from grpo.plugins.rubric import parts
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion
