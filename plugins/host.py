@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.plugins._host.discovery import installed_entries
 from grpo.plugins._host.entry_points import Entry
-from grpo.plugins._host.loading import GIVEN, Registration, load_entry, problem_of
+from grpo.plugins._host.loading import GIVEN, Problem, Registration, load_entry, problem_of
 from grpo.plugins._host.names import clash_problems, find_registration, passed_over
 from grpo.plugins._host.probe import faults_of
-from grpo.plugins._host.problems import Problem
 from grpo.plugins._spec.options import checked_options
 from grpo.plugins._spec.spec_text import SpecText, Value, parse
 from grpo.plugins.error_lines import one_line

@@ -6,8 +6,7 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any, Literal
 
-from grpo.envs.imports import named_module
-from grpo.envs.members import member_spec
+from grpo.envs.members import member_spec, named_module
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import REQUIRED, EnvSpec

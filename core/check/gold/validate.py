@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -268,14 +269,11 @@ def _weak(
 
 
 def _weak_tasks(env: BoundEnv, block: Sequence[Episode]) -> Iterator[WeakRow]:
-    instance = env.make()
-    try:
+    with closing(env.make()) as instance:
         if weaknesses := weaknesses_of(instance):
             for episode in block:
                 if paid := weaknesses(episode.row):
                     yield WeakRow(episode.index, episode.place, tuple(paid))
-    finally:
-        instance.close()
 
 
 def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:
