@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -55,8 +56,6 @@ def named_module(place: str, spec: str, file_spec: str) -> ModuleType:
     """Imports a module, or executes a Python file. Raises PluginNotFound if there is none; UsageError if the file
     raises."""
     if place.endswith(".py"):
-        from pathlib import Path
-
         from grpo.plugins._host.source_file import module_from_file
 
         path = Path(place).expanduser()

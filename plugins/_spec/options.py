@@ -74,23 +74,20 @@ def type_name(annotation: Any) -> str:
 
 def _without_name(spec: Spec, distribution: str, open_options: list[Option], value: Unnamed) -> str:
     """Returns what to write for a value without a name: the whole SPEC, with one of `open_options`."""
+    # required ones first, then those that take no text
+    likely = sorted(open_options, key=lambda option: (not option.required, _takes(option, "some text")))
     remedies = []
     if value.key:
         remedies.append(f'If it belongs to {value.key}, write that as JSON: {value.key}="a,b" or {value.key}=[1,2].')
     if any(option.name == value.text for option in spec.options):
         remedies.append(f"Write {value.before}{value.text}=VALUE{value.after}.")
-    elif option := next((option for option in _likely_first(open_options) if _takes(option, value.text)), None):
+    elif option := next((option for option in likely if _takes(option, value.text)), None):
         write = "Or write" if remedies else "Write"
         remedies.append(f"{write} {value.before}{option.name}={value.text}{value.after}.")
     return (
         f"'{value.before}{value.text}{value.after}': expected key=value, found '{value.text}'. "
         f"{' '.join([*remedies, _listed(spec, distribution)])}"
     )
-
-
-def _likely_first(options: list[Option]) -> list[Option]:
-    """Orders options for a value without a name: required ones, then those that take no text."""
-    return sorted(options, key=lambda option: (not option.required, _takes(option, "some text")))
 
 
 def _takes(option: Option, text: str) -> bool:

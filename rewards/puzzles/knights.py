@@ -281,5 +281,4 @@ def _gold_of(answer: Mapping[object, object]) -> dict[str, Role] | None:
 
 
 def _list(names: Mapping[str, Role]) -> str:
-    text = ", ".join(name.title() for name in names)
-    return text if len(text) <= 100 else text[:97] + "..."
+    return shortened(", ".join(name.title() for name in names))
