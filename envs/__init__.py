@@ -11,21 +11,21 @@ from grpo.plugins.hookspecs import hookimpl
 from grpo.plugins.specs import EnvSpec, SamplerSpec
 
 grpo_contract = CONTRACT
-_PLACES = {
-    "arithmetic-v1": "arithmetic.spec:ARITHMETIC",
-    "code-v1": "code.spec:CODE",
-    "countdown-v1": "countdown.spec:COUNTDOWN",
-    "email-v1": "email.spec:EMAIL",
-    "gsm8k-v1": "gsm8k.spec:GSM8K",
-    "guess-v1": "guess.spec:guess",
-    "mcp-v1": "mcp.spec:MCP",
-    "python-tool-v1": "python_tool.spec:PYTHON_TOOL",
-    "rows-v1": "rows.spec:ROWS",
-    "wordle-v1": "wordle.spec:wordle",
-}
 
-for _name, _place in _PLACES.items():
-    register_when_imported(f"grpo/{_name}", entry_point=f"grpo.envs.{_place}")
+register_when_imported(
+    {
+        "grpo/arithmetic-v1": "grpo.envs.arithmetic.spec:ARITHMETIC",
+        "grpo/code-v1": "grpo.envs.code.spec:CODE",
+        "grpo/countdown-v1": "grpo.envs.countdown.spec:COUNTDOWN",
+        "grpo/email-v1": "grpo.envs.email.spec:EMAIL",
+        "grpo/gsm8k-v1": "grpo.envs.gsm8k.spec:GSM8K",
+        "grpo/guess-v1": "grpo.envs.guess.spec:guess",
+        "grpo/mcp-v1": "grpo.envs.mcp.spec:MCP",
+        "grpo/python-tool-v1": "grpo.envs.python_tool.spec:PYTHON_TOOL",
+        "grpo/rows-v1": "grpo.envs.rows.spec:ROWS",
+        "grpo/wordle-v1": "grpo.envs.wordle.spec:wordle",
+    }
+)
 
 
 @hookimpl

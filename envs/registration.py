@@ -8,61 +8,45 @@ once the module has run. The finder stays, since a module may be imported again;
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_TARGET = "gymnasium"
-_entry_points: dict[str, str] = {}
 
-
-def register_when_imported(env_id: str, *, entry_point: str) -> None:
-    """Registers an environment now if gymnasium is imported, else when it is.
-
-    `env_id`: the id for `gymnasium.make`, for example "grpo/gsm8k-v1". `entry_point`: "module:factory", imported when
-    an environment is made.
-    """
-    _entry_points[env_id] = entry_point
-    if _TARGET in sys.modules:
-        _register_all()
+def register_when_imported(places: Mapping[str, str]) -> None:
+    """Registers environments, id to "module:factory", now if gymnasium is imported, else when it is."""
+    if "gymnasium" in sys.modules:
+        _register(places)
     elif not any(isinstance(finder, _GymnasiumFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _GymnasiumFinder())
+        sys.meta_path.insert(0, _GymnasiumFinder(places))
 
 
-def _register_all() -> None:
+def _register(places: Mapping[str, str]) -> None:
     from gymnasium.envs.registration import register, registry
 
-    for env_id, entry_point in _entry_points.items():
-        if env_id not in registry:
-            register(env_id, entry_point=entry_point)
+    for env_id in places.keys() - registry.keys():
+        register(env_id, entry_point=places[env_id])
 
 
 class _GymnasiumFinder:
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _TARGET:
+        if fullname != "gymnasium":
             return None
-        for finder in sys.meta_path:
-            if finder is self:
-                continue
-            find_spec = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find_spec(fullname, path, target) if find_spec else None
-            if spec is not None:
-                _register_after(spec)
-                return spec
-        return None
+        specs = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, specs), None)
+        loader = spec.loader if spec else None
+        if loader is None:
+            return spec
 
+        def exec_module(module: ModuleType) -> None:
+            del loader.__dict__["exec_module"]  # the next call is the loader's own again
+            loader.exec_module(module)
+            _register(self._places)
 
-def _register_after(spec: ModuleSpec) -> None:
-    """Shadows `exec_module` on the spec's own loader until its next call, which is the import of gymnasium."""
-    loader = spec.loader
-    if loader is None:
-        return
-
-    def exec_module(module: ModuleType) -> None:
-        del loader.__dict__["exec_module"]
-        loader.exec_module(module)
-        _register_all()
-
-    loader.__dict__["exec_module"] = exec_module
+        loader.__dict__["exec_module"] = exec_module
+        return spec

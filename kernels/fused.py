@@ -23,8 +23,8 @@ from torch.autograd.function import once_differentiable
 from grpo.kernels import backend
 from grpo.kernels.head import HALF, Head, product
 from grpo.kernels.jacobian import jacobian_rows, times
-from grpo.kernels.recompute import Gathered, Gradient, Known, gradients
-from grpo.kernels.sums import Sums
+from grpo.kernels.recompute import Gathered, Gradient, gradients
+from grpo.kernels.sums import Known, Sums
 from grpo.kernels.tiles import Tile, spans
 
 Coefficients = Callable[[torch.Tensor, slice], torch.Tensor]
@@ -96,7 +96,7 @@ class Fused(torch.autograd.Function):
         else:
             with gathered():
                 head = head.holding(weight, bias, lora_a, lora_b)
-                known = Known(target, log_total, missed, None, grad_logp, None, None)
+                known = Known(target, log_total, missed, None, grad_logp, None)
                 wanted = (False, *ctx.needs_input_grad[1:5])
                 grads = gradients(hidden, head, known, tile, wanted=wanted)[1:]
         return d_hidden, *grads, None, None, None, None, None, None

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from grpo.kernels import backend
 from grpo.kernels.head import Head, product
-from grpo.kernels.sums import Sums
+from grpo.kernels.sums import Known, Sums
 from grpo.kernels.tiles import Tile, laid_out, spans
 
 Gathered = Callable[[], AbstractContextManager[Any]]
@@ -99,19 +98,6 @@ class Recompute(torch.autograd.Function):
         return *grads, None, None, None, None, None
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of each of N rows when the backward pass starts; `kept` is [N, V], the rest [N]."""
-
-    target: torch.Tensor
-    log_total: torch.Tensor
-    missed: torch.Tensor
-    entropy: Gradient
-    grad_logp: torch.Tensor
-    grad_entropy: Gradient
-    kept: Gradient
-
-
 def gradients(
     hidden: torch.Tensor, head: Head, known: Known, tile: Tile, wanted: tuple[bool, ...]
 ) -> tuple[Gradient, Gradient, Gradient, Gradient, Gradient]:
@@ -148,7 +134,7 @@ def gradients(
             else:
                 own = adapted[top:bottom] if adapted is not None else None
                 y = head.logits(inputs[top:bottom], own, first, last, buffer)
-            dz = folds.gradient(y, first, head, *_rows(known, top, bottom))
+            dz = folds.gradient(y, first, head, known.part(top, bottom))
             if d_hidden is not None and rows_w is not None:
                 product(d_hidden[top:bottom], dz, rows_w, add=first > 0)
             if sums_w is not None:
@@ -177,12 +163,6 @@ def gradients(
     return (d_hidden.to(hidden.dtype) if d_hidden is not None else None), d_weight, d_bias, d_a, d_b
 
 
-def _rows(known: Known, top: int, bottom: int) -> tuple[Gradient, ...]:
-    """Returns the vectors of `known` for these rows, in the order in which `gradient` takes them."""
-    vectors = (known.target, known.log_total, known.missed, known.entropy, known.grad_logp, known.grad_entropy)
-    return tuple(vector[top:bottom] if vector is not None else None for vector in vectors)
-
-
 def _normalised(known: Known, boost: float) -> tuple[torch.Tensor | float, Known]:
     """Divides the gradients by their largest where tiles are float16, whose range they could exceed."""
     if boost == 1.0 or len(known.target) == 0:
@@ -192,6 +172,4 @@ def _normalised(known: Known, boost: float) -> tuple[torch.Tensor | float, Known
         size = torch.maximum(size, known.grad_entropy.abs().max())
     size = size.clamp(min=torch.finfo(size.dtype).tiny)
     grad_entropy = known.grad_entropy / size if known.grad_entropy is not None else None
-    return size, Known(
-        known.target, known.log_total, known.missed, known.entropy, known.grad_logp / size, grad_entropy, known.kept
-    )
+    return size, known._replace(grad_logp=known.grad_logp / size, grad_entropy=grad_entropy)

@@ -12,7 +12,7 @@ differences of nearly equal numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch.nn.functional import logsigmoid
@@ -21,8 +21,7 @@ LOWEST = -1e29  # below every logit, and above what a target is replaced by
 TAKEN_OUT = -1e30
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(NamedTuple):
     """Running sums of n rows; all [n] in the dtype of sums."""
 
     peak: torch.Tensor  # m
@@ -38,18 +37,11 @@ class Sums:
         blank = torch.zeros(5, count, dtype=dtype, device=like.device)
         peak = torch.full((count,), LOWEST, dtype=dtype, device=like.device)
         blank[3].fill_(1.0)
-        return cls(peak, blank[0], blank[1], blank[2], blank[3], blank[4])
+        return cls(peak, *blank)
 
     def part(self, first: int, last: int) -> Sums:
         """Returns the rows first..last-1 as a view."""
-        return Sums(
-            self.peak[first:last],
-            self.total[first:last],
-            self.spread[first:last],
-            self.target[first:last],
-            self.slope[first:last],
-            self.shrink[first:last],
-        )
+        return Sums._make(rows[first:last] for rows in self)
 
     def margin(self) -> torch.Tensor:
         """d, the log-odds of the rest of the vocabulary against the target."""
@@ -75,3 +67,19 @@ class Sums:
         inner = torch.where(self.total > 0, self.total.log() - self.spread / total, 0.0)
         own = -torch.sigmoid(-margin) * logsigmoid(-margin)
         return own + torch.where(missed > 0, missed * (inner - logsigmoid(margin)), 0.0)
+
+
+class Known(NamedTuple):
+    """What is known of each of n rows when the backward pass starts; `kept` is [n, V], the rest [n]."""
+
+    target: torch.Tensor
+    log_total: torch.Tensor
+    missed: torch.Tensor
+    entropy: torch.Tensor | None  # only with `grad_entropy`
+    grad_logp: torch.Tensor  # in the dtype of sums, as `grad_entropy`
+    grad_entropy: torch.Tensor | None
+    kept: torch.Tensor | None = None  # logits
+
+    def part(self, first: int, last: int) -> Known:
+        """Returns the rows first..last-1 as a view."""
+        return Known._make(rows if rows is None else rows[first:last] for rows in self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from grpo.kernels.head import Head
-from grpo.kernels.sums import TAKEN_OUT, Sums
+from grpo.kernels.sums import TAKEN_OUT, Known, Sums
 from grpo.kernels.tiles import spans
 
 COLUMNS = 1024  # of a wide tile that need a second room at a time
@@ -56,37 +56,25 @@ def fold(
     return z.mul_(slope) if slope is not None else z
 
 
-def gradient(
-    y: torch.Tensor,
-    first: int,
-    head: Head,
-    target: torch.Tensor,
-    log_total: torch.Tensor,
-    missed: torch.Tensor,
-    entropy: torch.Tensor | None,
-    grad_logp: torch.Tensor,
-    grad_entropy: torch.Tensor | None,
-) -> torch.Tensor:
+def gradient(y: torch.Tensor, first: int, head: Head, known: Known) -> torch.Tensor:
     """Overwrites logits with the gradient of the loss, up to the constant `Head.gain`, and returns them.
 
         dL/dz_j = dL/dlogp (1[j = t] - p_j) - dL/dentropy p_j (log p_j + entropy)
 
-    `log_total`, `missed`, `entropy`: [n] final, from the sums; entropy only with `grad_entropy`. `grad_logp`,
-    `grad_entropy`: [n] in the dtype of sums. The others are those of `fold`.
+    `known`: of these rows. The others are those of `fold`.
     """
     z, slope = _capped(y, head, slope=True)
-    column = (target - first).clamp(0, y.shape[1] - 1)[:, None]
-    here = (target - first == column[:, 0])[:, None]
-    z.sub_(log_total[:, None])
-    if grad_entropy is None or entropy is None:
-        z.exp_().mul_(-grad_logp[:, None])
-        own = grad_logp * missed
+    column = (known.target - first).clamp(0, y.shape[1] - 1)[:, None]
+    here = (known.target - first == column[:, 0])[:, None]
+    z.sub_(known.log_total[:, None])
+    own = known.grad_logp * known.missed
+    if known.grad_entropy is None or known.entropy is None:
+        z.exp_().mul_(-known.grad_logp[:, None])
     else:
-        own = grad_logp * missed
         p = torch.exp(z)
-        z.add_(entropy[:, None]).mul_(-grad_entropy[:, None])
+        z.add_(known.entropy[:, None]).mul_(-known.grad_entropy[:, None])
         own = own + (p * z).gather(1, column)[:, 0]
-        z.sub_(grad_logp[:, None]).mul_(p)
+        z.sub_(known.grad_logp[:, None]).mul_(p)
     z.scatter_(1, column, torch.where(here, own[:, None], z.gather(1, column)))
     return z.mul_(slope) if slope is not None else z
 

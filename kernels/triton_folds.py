@@ -27,7 +27,7 @@ import triton.language as tl
 
 from grpo.kernels.head import HALF, Head
 from grpo.kernels.launch import POINTWISE, fold_launch
-from grpo.kernels.sums import TAKEN_OUT, Sums
+from grpo.kernels.sums import TAKEN_OUT, Known, Sums
 from grpo.kernels.tiles import laid_out, stride_of
 
 # Of the kernels' arguments: what changes from tile to tile, and vectors that are read at one place only.
@@ -64,29 +64,19 @@ def fold(
     return out if weights else y
 
 
-def gradient(
-    y: torch.Tensor,
-    first: int,
-    head: Head,
-    target: torch.Tensor,
-    log_total: torch.Tensor,
-    missed: torch.Tensor,
-    entropy: torch.Tensor | None,
-    grad_logp: torch.Tensor,
-    grad_entropy: torch.Tensor | None,
-) -> torch.Tensor:
+def gradient(y: torch.Tensor, first: int, head: Head, known: Known) -> torch.Tensor:
     """Does what `torch_folds.gradient` does; the result is in the dtype of the products' inputs."""
     out = _room(y, head)
     count, width = y.shape
-    differentiable = entropy is not None and grad_entropy is not None
+    with_entropy = known.entropy is not None and known.grad_entropy is not None
     if count:
         with _on_device_of(y):
             _gradient_kernel[(count, triton.cdiv(width, POINTWISE.block))](
-                y, out, target, log_total, missed, grad_logp.contiguous(),
-                entropy if differentiable else missed,
-                grad_entropy.contiguous() if grad_entropy is not None else missed,
+                y, out, known.target, known.log_total, known.missed, known.grad_logp.contiguous(),
+                known.entropy if with_entropy else known.missed,
+                known.grad_entropy.contiguous() if known.grad_entropy is not None else known.missed,
                 y.stride(0), width, first, head.softcap or 1.0, 1.0 / head.temperature, boost(head),
-                is_capped=head.softcap is not None, with_entropy=differentiable,
+                is_capped=head.softcap is not None, with_entropy=with_entropy,
                 block=POINTWISE.block, num_warps=POINTWISE.warps,
             )  # fmt: skip
     return out

@@ -69,13 +69,14 @@ def agent(
     refuse_positional("agent", misplaced)
 
     def decorate(function: Callable[Parameters, _Played], /) -> AgentFunction[Parameters, _Played]:
+        returned = resolved_hints(function).get("return")
         spec: AgentFunction[Parameters, _Played] = AgentFunction(
             name=name or name_of_function(function),
             version=version,
             function=function,
             doc=inspect.getdoc(function) or "",
             options=options_after(function, "task", "access"),
-            command=_returns_command(function),
+            command=returned in (Command, "Command") and not inspect.iscoroutinefunction(function),
             protocols=protocols if isinstance(protocols, str) else tuple(protocols),  # type: ignore[arg-type]
             environment=environment or {},
             answer=answer,
@@ -93,7 +94,3 @@ def agent(
 def agent_of(function: Callable[..., Any], *, name: str) -> AgentSpec:
     """Returns the agent that a plain function of a file is, which may call any API. Raises SpecError."""
     return agent(name=name, protocols=get_args(Protocol))(function)
-
-
-def _returns_command(function: Callable[..., Any]) -> bool:
-    return not inspect.iscoroutinefunction(function) and resolved_hints(function).get("return") in (Command, "Command")

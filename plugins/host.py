@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.plugins._host.discovery import installed_entries
 from grpo.plugins._host.entry_points import Entry
-from grpo.plugins._host.loading import GIVEN, Registration, load_entry, problem_of
+from grpo.plugins._host.loading import GIVEN, Problem, Registration, load_entry, problem_of
 from grpo.plugins._host.names import clash_problems, find_registration, passed_over
 from grpo.plugins._host.probe import faults_of
-from grpo.plugins._host.problems import Problem
 from grpo.plugins._spec.options import checked_options
 from grpo.plugins._spec.spec_text import SpecText, Value, parse
 from grpo.plugins.error_lines import one_line
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Host", "Problem", "Registration"]
 
+_Made = TypeVar("_Made")
 Source = str | Mapping[str, Any]
 Find = Callable[[SpecText], Registration]
 ARGUMENT: dict[Kind, str] = {**{kind: kind for kind in KINDS}, "reward": "rewards"}
@@ -257,7 +257,9 @@ class Host:
         return lambda text: self._registered("reward", text, home)
 
     def _find_with_components(self, kind: Kind, text: SpecText, home: str) -> Registration:
-        known = _member(self._registered(kind, text, home), text)
+        known = self._registered(kind, text, home)
+        if text.member and isinstance(known.spec, EnvSpec) and known.spec.resolve is not None:
+            known = replace(known, spec=known.spec.resolve(text.member))
         return with_components(known, self._component_finder(known.distribution))
 
     def _registered(self, kind: Kind, text: SpecText, home: str) -> Registration:
@@ -305,10 +307,16 @@ class Host:
         return known, checked_options(known.spec, known.distribution, text.options, text.unnamed)
 
 
-def _member(known: Registration, text: SpecText) -> Registration:
-    if not text.member or not isinstance(known.spec, EnvSpec) or known.spec.resolve is None:
-        return known
-    return replace(known, spec=known.spec.resolve(text.member))
+def bound_of(plugin: Any, made: type[_Made]) -> _Made:
+    """Returns a SPEC, table, spec or bound plugin bound as `made`, such as `BoundReward`. Raises UsageError."""
+    if isinstance(plugin, made):
+        return plugin
+    bind: Any = made
+    if isinstance(plugin, str | Mapping):
+        bind = getattr(Host.discover(), made.__name__.removeprefix("Bound").lower())
+    limits = {"timeout": plugin.timeout} if hasattr(plugin, "timeout") else {}
+    bound: _Made = bind(plugin, **limits)
+    return bound
 
 
 def _reads(text: SpecText, spec: RewardSpec | VerifierSpec) -> Reads:

@@ -207,9 +207,8 @@ class _Plain:
         given = {name: value for name, value in named.items() if name in self.columns}
         row = dict(zip(self.columns, columns, strict=False)) | given
         alone = isinstance(completion, Completion | str)
-        members = [
-            member if isinstance(member, Completion) else Completion(member, row=row) for member in _listed(completion)
-        ]
+        each = [completion] if isinstance(completion, Completion | str) else completion
+        members = [member if isinstance(member, Completion) else Completion(member, row=row) for member in each]
         spec = RubricSpec("rubric", 1, self, components=self.components, combine=self.combine)
         bound = bound_components(BoundReward(spec, "", options, timeout=math.inf))
         values: list[list[Value]] = [[] for _ in members]
@@ -223,10 +222,6 @@ class _Plain:
         totals = [total(self.combine, terms(spec), own) for own in values]
         assert not any(isinstance(value, Lack) for value in totals)  # a component that fails has raised
         return totals[0] if alone else totals
-
-
-def _listed(completion: Completion | str | Sequence[Completion | str]) -> Sequence[Completion | str]:
-    return [completion] if isinstance(completion, Completion | str) else completion
 
 
 def _called(part: BoundReward, completions: Sequence[Completion]) -> list[Any]:

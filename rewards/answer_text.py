@@ -1,12 +1,13 @@
-"""Extracts the stated answer from a completion if it is a text and no number."""
+"""Finds the text that counts as an answer: behind the reasoning, without what a reader does not see.
+
+Extracts the stated answer from it, too, if that is a text and no number.
+"""
 
 from __future__ import annotations
 
 import re
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.rewards.reasoning import reasoning_end
-from grpo.rewards.visible import visible
 
 _READ = 200_000
 _EMPTY = lazy_pattern(
@@ -17,6 +18,59 @@ _TAG = lazy_pattern(r"</?[a-z_]{1,20}\s*>", re.IGNORECASE)
 _UNFINISHED = lazy_pattern(r"</(answer|solution)(?=\s*(?:\Z|\n|<))", re.IGNORECASE)
 _CUT_OFF = lazy_pattern(r"(?<=.)</?[a-zA-Z]{0,7}\Z")
 _OPENING = lazy_pattern(r"<(answer|solution)\b[^<>\n]{0,80}>|\\(?:f?boxed|f(?:rame)?box)\s?\{", re.IGNORECASE)
+_ELEMENT = lazy_pattern(
+    r"<!--(?:(?!-->).)*+(?P<comment>-->)?|<(?:(?P<name>style|script|template|title|del|strike)\b[^<>]{0,400}"
+    r"|(?P<unseen>[a-z]\w{0,20})\b(?=[^<>]{0,400}(?:\shidden\b|display\s?:\s?none|visibility\s?:\s?hidden))[^<>]*)>"
+    r"(?:(?!</(?:(?P=name)|(?P=unseen))\b).)*+(?P<closed></\w+\s*>)?",
+    re.DOTALL | re.IGNORECASE,
+)
+_STRUCK = lazy_pattern(
+    r"(?<!~)~~(?=[^\s~])[^~\n]{1,400}(?<!\s)~~(?!~)"
+    r"|\\(?:[bx]?cancel|sout|xout|[hv]?phantom)\s?\{(?:[^{}]|\{[^{}]*+\}){0,400}+\}"
+)
+_NAMES = (
+    r"(?:\w{1,20}[:_])?(?:think(?:ing)?|thoughts?|reason(?:ing)?|scratch_?pad|rationale|analysis|cot"
+    r"|chain_of_thought|inner_thoughts|internal_monologue|monologue|(?:self_?)?reflections?|(?:self_?)?critique"
+    r"|plan(?:ning)?|brainstorm(?:ing)?|deliberation|working(?:_out)?|draft)(?:_never_used_\w{1,40})?"
+)
+_ENDS = (
+    (rf"</{_NAMES}\s?>", "most models: <think>, <thinking>, <reasoning>, <reflection>, <seed:think>, <longcat_think>"),
+    (rf"\[/{_NAMES}\]", "Magistral: [THINK]"),
+    (rf"\u25c1/{_NAMES}\u25b7", "Kimi: \u25c1think\u25b7"),
+    (rf"<\|/{_NAMES}\|>", "<|think|>, closed as a tag"),
+    (r"<\|(?:end_(?:of_)?(?:think(?:ing)?|thought|reasoning)|(?:think(?:ing)?|thought|reasoning)_end)\|>", "Cohere"),
+    (r"<[|\uff5c]end\u2581of\u2581thinking[|\uff5c]>", "the same in the spelling of DeepSeek's tokens"),
+    (r"<\|(?:start_response|begin_of_solution|start_of_solution)\|>", "Cohere, Sky-T1: where the answer begins"),
+    (r"<end_working_out>", "the layout of Unsloth's notebooks"),
+    (r"<channel\|>", "Gemma 4: <|channel>thought"),
+    (r"<(?:unused|ctrl)95>", "Gemma: <unused94>thought"),
+    (r"\[unused17\]", "Pangu: [unused16]"),
+    (r"<\|channel\|>final\b[^<>\n]{0,40}(?:<\|constrain\|>[^<>\n]{0,40})?<\|message\|>", "gpt-oss"),
+    (r"<\|content\|>", "Solar Open: <|end|><|begin|>assistant<|content|>"),
+    (r"\[BEGIN FINAL RESPONSE\]", "Apriel"),
+)
+_END = lazy_pattern("|".join(form for form, _models in _ENDS), re.IGNORECASE)
+_UNMARKED = (
+    ("analysis", "assistantfinal"),  # gpt-oss, decoded without its special tokens
+    ("Here is my thought process:", "Here is my response:"),  # Granite
+)
+"""How a text without marks opens its reasoning, and what then ends it."""
+
+
+def visible(text: str) -> str:
+    """Returns a text with a blank for each comment, hidden element and struck passage."""
+    if "<" in text:
+        text = _ELEMENT.sub(lambda match: " " if match["comment"] or match["closed"] else match[0], text)
+    return _STRUCK.sub(" ", text) if "~~" in text or "\\" in text else text
+
+
+def reasoning_end(text: str) -> int:
+    """Returns where the reasoning of a text ends: behind the last mark that ends one, 0 where there is none."""
+    end = max((mark.end() for mark in _END.finditer(text)), default=0)
+    for opening, closing in _UNMARKED:
+        if closing in text and text.lstrip().startswith(opening):
+            end = max(end, text.rfind(closing) + len(closing))
+    return end
 
 
 def text_answer(completion: str) -> str | None:

@@ -13,8 +13,8 @@ import torch
 
 from grpo.core.check.report import Complaint, Report, Tried, report_on
 from grpo.core.train.advantages.compute import group_advantages
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundAdvantage
+from grpo.plugins.host import bound_of
 from grpo.plugins.specs import AdvantageSpec
 
 _NAN = math.nan

@@ -18,9 +18,9 @@ from grpo.core.http.limits import Callers
 from grpo.core.http.serving import HttpServer, bound
 from grpo.core.planning.agent import agent_warning
 from grpo.core.text.printable import counted
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Protocol
+from grpo.plugins.host import bound_of
 from grpo.plugins.specs import AgentSpec
 
 SECONDS = 120.0
@@ -44,7 +44,6 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
     played = bound_of(agent, BoundAgent)
     findings = Findings()
     desk = ScriptedDesk({f"check-key-{number}": f"marker-{number}" for number in range(_EPISODES)})
-    exits: dict[int, AgentExit] = {}
     ended: queue.SimpleQueue[tuple[int, AgentExit]] = queue.SimpleQueue()
     with (
         _server(desk) as server,
@@ -52,9 +51,7 @@ def check_agent(agent: str | AgentSpec | BoundAgent, *, seconds: float = SECONDS
     ):
         for number, key in enumerate(desk.markers):
             runner.start(number, TASK, Access(f"http://127.0.0.1:{server.port}", key, MODEL))
-        for _ in desk.markers:
-            number, left = ended.get()
-            exits[number] = left
+        exits = dict(ended.get() for _ in desk.markers)
         if runner.notice:
             findings.not_tried(runner.notice)
     if warning := agent_warning(played):

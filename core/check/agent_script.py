@@ -44,11 +44,9 @@ class Asked:
     arrival: Arrival
     ask: Ask
     replies: tuple[Reply, ...]
-    was_delivered: bool = False
 
     def delivered(self) -> None:
-        """Notes that the answer reached the agent."""
-        self.was_delivered = True
+        """Takes note of nothing: here it does not matter whether the answer reached the agent."""
 
 
 @dataclass(slots=True)

@@ -17,9 +17,9 @@ from grpo.core.cluster.local_object import LocalObject
 from grpo.core.env.processes import all_ours
 from grpo.core.scoring.nodes.shipping import place_of
 from grpo.core.scoring.outcome import explain
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.errors import RunError
+from grpo.plugins.host import bound_of
 from grpo.plugins.specs import EnvSpec
 
 INSTANCES = 1000

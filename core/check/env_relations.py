@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -377,16 +378,13 @@ def tool_faults(
     bound: BoundEnv, start: Mapping[str, Any], worked: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[str, str, str]]:
     """Calls the tools of an environment and yields what does not hold: the relation, a sentence, the call."""
-    env = bound.make()
-    try:
+    with closing(bound.make()) as env:
         env.reset(**start)
         schemas = schemas_of(env, bound.name)
         if schemas and bound.spec.max_turns == 1:
             yield "tools", "it offers tools, and max_turns is 1: a call and its answer take a turn each", ""
         for call in _hostile_calls(schemas):
             yield from _fault(env, call)
-    finally:
-        env.close()
     for used in worked:
         first, second = (_tool_answer(bound, start, ToolCall(used["tool"], used["arguments"])) for _ in range(2))
         if first != second:
@@ -405,12 +403,9 @@ def _fault(env: Any, call: ToolCall) -> Iterator[tuple[str, str, str]]:
 
 
 def _tool_answer(bound: BoundEnv, start: Mapping[str, Any], call: ToolCall) -> str:
-    env = bound.make()
-    try:
+    with closing(bound.make()) as env:
         env.reset(**start)
         return answer(functions_of(env), call)
-    finally:
-        env.close()
 
 
 def _hostile_calls(schemas: Sequence[Schema]) -> Iterator[ToolCall]:

@@ -10,8 +10,8 @@ import torch
 
 from grpo.core.check.report import Complaint, Report, Tried, report_on
 from grpo.core.train.update.objective import Counts, Objective, Tokens, policy_loss, takes_rows
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundLoss
+from grpo.plugins.host import bound_of
 from grpo.plugins.specs import LossSpec
 
 _LENGTHS = (7, 4, 1, 6, 3)

@@ -22,12 +22,11 @@ from grpo.core.env.episodes import START_SECONDS, episodes_of
 from grpo.core.env.mixture import missing_columns, refuse_missing_columns
 from grpo.core.env.processes import starting_place
 from grpo.core.scoring.scorer import Scorer
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins._spec.signature import is_async, resolved_hints
 from grpo.plugins.errors import did_you_mean
 from grpo.plugins.from_trl import MessagesFunction, TrlFunction
-from grpo.plugins.host import Host
+from grpo.plugins.host import Host, bound_of
 from grpo.plugins.rubric import RubricSpec
 from grpo.plugins.specs import EnvSpec, RewardSpec, VerifierSpec
 from grpo.plugins.types import Case, Isolation

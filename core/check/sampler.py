@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 
 from grpo.core.check.report import Findings, Report, title_of
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundSampler
 from grpo.plugins.errors import PluginError
+from grpo.plugins.host import bound_of
 from grpo.plugins.sampling import RowsSeen, Visit
 from grpo.plugins.specs import SamplerSpec
 

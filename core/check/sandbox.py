@@ -13,8 +13,8 @@ from dataclasses import replace
 from grpo.core.check.attacks import BREACH, Attack, all_attacks
 from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report, title_of
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundSandbox
+from grpo.plugins.host import bound_of
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobOutcome, JobResult, Limits, SandboxPool
 from grpo.plugins.specs import SandboxSpec
 

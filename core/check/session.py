@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from functools import partial
 
 from grpo.core.check.attacks.sessions import SessionAttack, all_session_attacks
 from grpo.core.check.pool import try_pool
 from grpo.core.check.report import Findings, Report, title_of
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundSession
 from grpo.plugins.errors import SessionError, with_article
+from grpo.plugins.host import bound_of
 from grpo.plugins.session import Exit, Process, Session, SessionJob, SessionLimits, SessionPool
 from grpo.plugins.specs import SessionSpec
 
@@ -115,11 +116,9 @@ def _files(session: Session) -> Iterator[str]:
     if session.read("e/f.bin") != bytes(range(256)) * 4096 or session.read(f"{session.directory}/d") != b"new\n":
         yield "a file that was written is not read as it was"
     for path in ("nothing", "e", "/proc/self/environ"):
-        try:
+        with suppress(SessionError):
             session.read(path)
             yield f"reading {path!r} raises no SessionError"
-        except SessionError:
-            pass
     with session.tar() as packed, tarfile.open(fileobj=io.BytesIO(packed.read())) as archive:
         names = {name.removeprefix("./").partition("/")[2] for name in archive.getnames()}
         links = {entry.name.rpartition("/")[2]: entry.linkname for entry in archive if entry.issym()}
@@ -128,8 +127,7 @@ def _files(session: Session) -> Iterator[str]:
 
 
 def _servers(session: Session) -> Iterator[str]:
-    process = session.start(["cat"])
-    try:
+    with closing(session.start(["cat"])) as process:
         if not isinstance(process, Process):
             yield f"start returned {with_article(type(process).__name__)}, which is not a Process"
         process.stdin.write(b"one\n")
@@ -138,8 +136,6 @@ def _servers(session: Session) -> Iterator[str]:
         process.stdin.close()
         if process.wait(_PATIENCE) != 0:
             yield "a started program does not end with its input"
-    finally:
-        process.close()
 
 
 def _time(session: Session) -> Iterator[str]:
@@ -172,11 +168,9 @@ def _snapshot(session: Session) -> Iterator[str]:
         texts = [each.run(["sh", "-c", "cat state link ~/h /tmp/t; ls deep"]).stdout for each in (*copies, session)]
         if texts != [b"3\n3\nh\nt\ner\n", b"1\n1\nh\nt\ner\n", b"2\n2\nh\nt\n"]:
             yield f"two forks and the session that goes on: {texts}"
-        try:
+        with suppress(SessionError):
             session.fork("no such snapshot")
             yield "a fork of no snapshot raises no SessionError"
-        except SessionError:
-            pass
     finally:
         for copy in copies:
             copy.close()
@@ -186,14 +180,11 @@ def _ports(session: Session) -> Iterator[str]:
     import urllib.request
 
     session.write("index.html", b"page")
-    server = session.start(["python3", "-u", "-m", "http.server", "8123", "--bind", "127.0.0.1"])
-    try:
+    with closing(session.start(["python3", "-u", "-m", "http.server", "8123", "--bind", "127.0.0.1"])) as server:
         server.stdout.read(7)  # "Serving": it listens
         with urllib.request.urlopen(f"http://{session.port(8123)}/index.html", timeout=_PATIENCE) as answer:
             if answer.read() != b"page":
                 yield "a server of the session answers something else"
-    finally:
-        server.close()
 
 
 def _words(left: Exit) -> str:

@@ -18,9 +18,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import PluginError, UsageError
+from grpo.plugins.host import bound_of
 from grpo.plugins.specs import RewardSpec
 from grpo.plugins.types import Completion, Message
 

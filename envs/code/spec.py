@@ -73,6 +73,7 @@ class Code:
 
     def rows(self, split: str) -> Sequence[dict[str, Any]]:
         """Returns the checked rows of a split, with their columns as they are. Raises OptionError, DatasetError."""
+        from grpo.envs.code.row import read_code_row
         from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
         from grpo.envs.datasets.stored import checked_rows
 
@@ -82,20 +83,17 @@ class Code:
             raise OptionError(f"show_tests={self.show_tests} must be 0 or more.")
         kind = dataset_kind(self.dataset)
         refuse_unused(CODE.options, asdict(self), _USED_BY, kind)
+
+        def read(row: object, where: str) -> dict[str, Any]:
+            return dict(read_code_row(row, where, question=self.question).row)
+
+        def asks(row: dict[str, Any]) -> str:
+            return read_code_row(row, "", question=self.question, shown=self.show_tests).question
+
         if kind == "embedded":
             made = _embedded(self.level, self.size, self.data_seed, split)
-            return PlacedRows((where, self._read(row, where)) for where, row in made)
-        return checked_rows(read_placed(self.dataset, self.subset, split, kind), self._read, self._asks)
-
-    def _read(self, row: object, where: str) -> dict[str, Any]:
-        from grpo.envs.code.row import read_code_row
-
-        return dict(read_code_row(row, where, question=self.question).row)
-
-    def _asks(self, row: dict[str, Any]) -> str:
-        from grpo.envs.code.row import read_code_row
-
-        return read_code_row(row, "", question=self.question, shown=self.show_tests).question
+            return PlacedRows((where, read(row, where)) for where, row in made)
+        return checked_rows(read_placed(self.dataset, self.subset, split, kind), read, asks)
 
 
 def _embedded(level: str, size: int, seed: int, split: str) -> list[Placed]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, get_args
 
 from grpo.plugins.errors import OptionError
@@ -16,6 +15,7 @@ _USED_BY = {"subset": "local hub", "level": "embedded", "size": "embedded", "dat
 
 def read_number_problems(split: str, options: Sequence[Option], given: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
     """Returns checked rows with `question`, `answer` and `solution`. Raises OptionError, DatasetError."""
+    from grpo.envs.datasets.problem import read_problem
     from grpo.envs.datasets.sources import dataset_kind, read_placed, refuse_unused
     from grpo.envs.datasets.stored import checked_rows
     from grpo.envs.datasets.word_problems import read_embedded
@@ -24,14 +24,11 @@ def read_number_problems(split: str, options: Sequence[Option], given: Mapping[s
         raise OptionError(f"no level '{given['level']}'. Choose one of: {', '.join(get_args(Level))}.")
     kind = dataset_kind(given["dataset"])
     refuse_unused(options, given, _USED_BY, kind)
-    read = partial(_read, given["question"], given["answer"])
+
+    def read(row: object, where: str) -> dict[str, Any]:
+        return read_problem(row, where, question=given["question"], answer=given["answer"]).row()
+
     if kind != "embedded":
         return checked_rows(read_placed(given["dataset"], given["subset"], split, kind), read)
     made = read_embedded(given["level"], given["size"], given["data_seed"], split)
     return PlacedRows((where, read(row, where)) for where, row in made)
-
-
-def _read(question: str, answer: str, row: object, where: str) -> dict[str, Any]:
-    from grpo.envs.datasets.problem import read_problem
-
-    return read_problem(row, where, question=question, answer=answer).row()

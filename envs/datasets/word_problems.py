@@ -7,8 +7,9 @@ the result. The worked answer has one line per step, with its calculator annotat
 
 from __future__ import annotations
 
+import operator
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,12 @@ from grpo.envs.datasets.draws import Draws
 from grpo.envs.datasets.stored import Placed
 from grpo.plugins.errors import DatasetError, OptionError, UsageError, did_you_mean
 
+_CALCULATE: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.floordiv,
+}
 _LEAST = 2  # no number is smaller, so every noun is a plural
 _TEST_OFFSET = 1_000_003  # from the seed of the train split to one of the test split
 _MOST_ROUNDS = 20  # in search of questions that the train split lacks
@@ -110,10 +117,9 @@ def generate(count: int, *, seed: int, level: str = "mixed") -> list[dict[str, s
 
 def _problem(draws: Draws, level: _Level) -> dict[str, str]:
     steps = draws.whole(*level.steps)
-    while True:
-        row = _chain(draws, level, steps)
-        if row is not None:
-            return row
+    while (row := _chain(draws, level, steps)) is None:
+        pass
+    return row
 
 
 def _chain(draws: Draws, level: _Level, steps: int) -> dict[str, str] | None:
@@ -134,7 +140,7 @@ def _chain(draws: Draws, level: _Level, steps: int) -> dict[str, str] | None:
             return None
         texts.append(form.text.format(v=value, n=operand, **words))
         task = f"{value}{form.op}{operand}"
-        value = _calculate(form.op, value, operand)
+        value = _CALCULATE[form.op](value, operand)
         note = f"<<{task}={value}>>{value}"
         lines.append(form.working.format(sum=f"{task}={note}", dollars=f"{task}=${note}", **words))
     if not closes:
@@ -152,19 +158,7 @@ def _operand(draws: Draws, level: _Level, form: _Form, value: int) -> int | None
 def _fits(op: str, value: int, operand: int, highest: int) -> bool:
     if op == "/" and value % operand:
         return False
-    return _LEAST <= _calculate(op, value, operand) <= highest
-
-
-def _calculate(op: str, left: int, right: int) -> int:
-    match op:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case _:
-            return left // right
+    return _LEAST <= _CALCULATE[op](value, operand) <= highest
 
 
 def _cast(draws: Draws) -> dict[str, str]:

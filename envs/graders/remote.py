@@ -130,7 +130,8 @@ class Graders:
                 else:
                     self._decide(asked, slow=False)
             if len(replies) < len(batch):
-                self._decide(batch[len(replies)], slow=_used_up(result))
+                used_up = result.outcome == "signalled" and result.signal == signal.SIGPROF
+                self._decide(batch[len(replies)], slow=used_up or result.outcome == "time_cpu")
             batch = batch[len(replies) + 1 :]
 
     def _decide(self, asked: _Asked, *, slow: bool) -> None:
@@ -171,10 +172,6 @@ class Graders:
         raise TransientError(
             f"what runs the graders of {self._name} failed {_TRIES} times: {result.outcome} {result.reason}"
         )
-
-
-def _used_up(result: JobResult) -> bool:
-    return result.outcome == "time_cpu" or (result.outcome == "signalled" and result.signal == signal.SIGPROF)
 
 
 def _by_the_machine(result: JobResult) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import gymnasium
 
 from grpo.envs.gym.actions import described_actions, read_action
-from grpo.envs.gym.known import Goal, Known, reached
+from grpo.envs.gym.known import Known, reached
 from grpo.envs.gym.text import drawn, shortened, written
 from grpo.envs.text.text_env import TextEnv
 
@@ -24,24 +23,18 @@ class TextGame(TextEnv):
         known: Known,
         *,
         draws: bool,
-        rules: str,
-        actions: Sequence[str],
         most_turns: int,
         unreadable: Unreadable,
         penalty: float,
-        goal: Goal | None,
     ) -> None:
         super().__init__()
         self._inner = inner
         self._known = known
         self._draws = draws
-        self._rules = rules
-        self._actions = tuple(actions)
         self._most_turns = most_turns
         self._unreadable = unreadable
         self._penalty = penalty
         self._turns = self._missed = 0
-        self._goal = goal
         self._total = 0.0
         self._rewards: list[float] = []
         self._shown = ""
@@ -56,24 +49,26 @@ class TextGame(TextEnv):
         self._rewards = []
         self._open = True
         self._shown = self._text(observation)
-        how = f"{described_actions(self._inner.action_space, self._actions)} Answer with <action>one of them</action>."
-        system = "\n".join(line for line in (self._rules, how) if line)
+        how = f"{self._described_actions()} Answer with <action>one of them</action>."
+        system = "\n".join(line for line in (self._known.rules, how) if line)
         messages = [{"role": "system", "content": system}, {"role": "user", "content": self._shown}]
         spec = self._inner.spec
         return self._shown, {"prompt": messages, "row": {"env_id": spec.id if spec else ""}}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        chosen = read_action(self._checked(action), self._inner.action_space, self._actions)
+        chosen = read_action(self._checked(action), self._inner.action_space, self._known.actions)
         self._turns += 1
         if chosen is None:
-            shown, reward, ended, cut = self._missing()
+            self._missed += 1
+            shown = f"That names no action. {self._described_actions()}\n{self._shown}"
+            reward, ended, cut = self._penalty, self._unreadable == "end", False
             success: bool | None = False
         else:
             observation, given, ended, cut, _ = self._inner.step(chosen)
             reward, ended, cut = float(given), bool(ended), bool(cut)
             shown = self._shown = self._text(observation)
             self._rewards.append(reward)
-            success = reached(self._goal, self._rewards, ended=ended, cut=cut)
+            success = reached(self._known.goal, self._rewards, ended=ended, cut=cut)
         cut = cut or (self._turns >= self._most_turns and not ended)
         self._total += reward
         self._open = not (ended or cut)
@@ -86,10 +81,8 @@ class TextGame(TextEnv):
     def close(self) -> None:
         self._inner.close()
 
-    def _missing(self) -> tuple[str, float, bool, bool]:
-        self._missed += 1
-        text = f"That names no action. {described_actions(self._inner.action_space, self._actions)}\n{self._shown}"
-        return text, self._penalty, self._unreadable == "end", False
+    def _described_actions(self) -> str:
+        return described_actions(self._inner.action_space, self._known.actions)
 
     def _text(self, observation: Any) -> str:
         if self._draws:

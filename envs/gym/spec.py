@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from grpo.envs.imports import named_module
-from grpo.envs.members import member_spec
+from grpo.envs.members import member_spec, named_module
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import REQUIRED, EnvSpec
@@ -76,17 +76,14 @@ def make(
     if not can_be_written(game.action_space):
         raise OptionError(f"gym:{member}: its actions, {game.action_space}, cannot be written as text.")
     known = known_environment(type(game.unwrapped).__name__)
-    return TextGame(
-        game,
+    known = replace(
         known,
-        draws=draws,
         rules=known.rules if rules is None else rules,
         actions=_action_names(member, game, known.actions, actions),
-        most_turns=_turns(spec),
-        unreadable=unreadable,
-        penalty=penalty,
         goal=known.goal if success == "auto" else success,
     )
+    turns = spec.max_episode_steps or USUAL_TURNS
+    return TextGame(game, known, draws=draws, most_turns=turns, unreadable=unreadable, penalty=penalty)
 
 
 def resolve(member: str) -> EnvSpec:
@@ -98,7 +95,7 @@ def resolve(member: str) -> EnvSpec:
         for name, parameter in inspect.signature(_creator(member, spec)).parameters.items()
         if parameter.kind in kinds
     )
-    return member_spec(GYM, member, make, inner, ["render_mode"], max_turns=_turns(spec))
+    return member_spec(GYM, member, make, inner, ["render_mode"], max_turns=spec.max_episode_steps or USUAL_TURNS)
 
 
 def _registered(member: str) -> Any:
@@ -145,10 +142,6 @@ def _missing(member: str, error: BaseException) -> PluginNotFound:
     reason = " ".join(str(error).split()).rstrip(".")
     remedy = f". Install it with: pip install {lacks}" if isinstance(error, ModuleNotFoundError) and lacks else ""
     return PluginNotFound(f"gym:{member} cannot be made on this machine: {reason}{remedy}.")
-
-
-def _turns(spec: Any) -> int:
-    return spec.max_episode_steps or USUAL_TURNS
 
 
 def _action_names(

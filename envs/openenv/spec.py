@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.members import member_spec
+from grpo.envs.members import imported, member_spec
 from grpo.plugins.errors import PluginNotFound
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
@@ -46,7 +46,6 @@ def make(
         PluginNotFound: the package websockets is not installed.
         OptionError: nobody answers there, or the action has no field to put a completion into.
     """
-    from grpo.envs.imports import imported
     from grpo.envs.openenv.env import RemoteEnv, action_field
 
     imported("websockets", EXTRA, f"openenv:{member}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.members import member_spec
+from grpo.envs.members import imported, member_spec
 from grpo.plugins.errors import OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
@@ -87,8 +87,6 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _classes(member: str) -> tuple[Any, Any]:
-    from grpo.envs.imports import imported
-
     imported("reasoning_gym", EXTRA, f"reasoning_gym:{member}")
     from reasoning_gym.factory import DATASETS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from grpo.envs.datasets.problem import read_problem
@@ -34,8 +35,7 @@ class OneTurnEnv(TextEnv):
     def __init__(self, ask: Callable[[object], Asked], rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
         super().__init__()
         self._ask = ask
-        self._read_rows = rows
-        self._rows: Sequence[Mapping[str, Any]] | None = None
+        self._rows = cache(rows)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Starts the episode of `options["row"]`, else of a random row. Raises DatasetError: the rows cannot be used.
@@ -44,7 +44,11 @@ class OneTurnEnv(TextEnv):
         for a row with a worked answer, or `gold` for one with an answer alone.
         """
         super().reset(seed=seed)
-        asked = self._ask(options["row"] if options and "row" in options else self._pick())
+        if options and "row" in options:
+            asked = self._ask(options["row"])
+        else:
+            rows = self._rows()
+            asked = self._ask(rows[int(self.np_random.integers(len(rows)))])
         self._open = True
         system = [{"role": "system", "content": asked.system}] if asked.system else []
         info: dict[str, Any] = {
@@ -62,11 +66,6 @@ class OneTurnEnv(TextEnv):
         self._checked(action)
         self._open = False
         return "", 0.0, True, False, {}
-
-    def _pick(self) -> Mapping[str, Any]:
-        if self._rows is None:
-            self._rows = self._read_rows()
-        return self._rows[int(self.np_random.integers(len(self._rows)))]
 
 
 class QuestionEnv(OneTurnEnv):

@@ -6,7 +6,7 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.members import member_spec
+from grpo.envs.members import imported, member_spec
 from grpo.plugins.errors import PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
@@ -69,8 +69,6 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _registered(member: str) -> Any:
-    from grpo.envs.imports import imported
-
     registry = imported("textarena.envs.registration", EXTRA, f"textarena:{member}").ENV_REGISTRY
     if member not in registry:
         raise PluginNotFound(f"textarena has no game '{member}'.{did_you_mean(member, registry)}")

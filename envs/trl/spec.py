@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.imports import named_module
-from grpo.envs.members import member_spec
+from grpo.envs.members import member_spec, named_module
 from grpo.plugins.errors import DatasetError, OptionError, PluginNotFound, did_you_mean
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from grpo.envs.members import member_spec
+from grpo.envs.members import imported, member_spec
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.factory_decorators import env
 from grpo.plugins.specs import EnvSpec
@@ -86,8 +86,6 @@ def resolve(member: str) -> EnvSpec:
 
 
 def _config_class(member: str) -> Any:
-    from grpo.envs.imports import imported
-
     loaders = imported("verifiers.v1.utils.loaders", EXTRA, f"verifiers:{member}")
     try:
         return loaders.taskset_config_type(member)

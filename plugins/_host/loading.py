@@ -11,19 +11,19 @@ import inspect
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import pluggy
 
 from grpo.plugins import hookspecs
 from grpo.plugins._host.entry_points import Entry
-from grpo.plugins._host.problems import Problem, State
 from grpo.plugins._spec.soundness import spec_fault
 from grpo.plugins.contract import contract_fault, import_fault, stated_by
 from grpo.plugins.error_lines import one_line, traceback_text
 from grpo.plugins.errors import did_you_mean, plural
 from grpo.plugins.specs import KINDS, Kind, Spec
 
+State = Literal["broken", "contract", "misspelt", "invalid", "clash", "observer"]
 HOOK_OF_KIND: dict[Kind, str] = {kind: f"grpo_{plural(kind)}" for kind in KINDS}
 HOOKS = (*HOOK_OF_KIND.values(), "grpo_observe")
 GIVEN = "__main__"
@@ -39,6 +39,22 @@ class Registration:
     distribution: str
     distribution_version: str
     entry_point: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with one entry point: a line for users and a traceback for its author."""
+
+    # "broken" (import or a hook raised), "contract" (the package was written for another contract), "misspelt" (a hook
+    # that nothing calls), "invalid" (a hook returned something that is no usable spec), "clash" (another distribution
+    # offers the name too), "observer" (`grpo_observe` raised)
+    state: State
+    distribution: str  # the distribution that declares the entry point
+    distribution_version: str  # its version
+    entry_point: str  # the name in the entry-point group
+    line: str  # what happened, in one line
+    traceback: str = ""  # the traceback as text, "" when nothing was raised
+    plugin: str = ""  # the plugin that it is about, where that is known, as "reward:proximity"; otherwise ""
 
 
 @dataclass(frozen=True, slots=True)

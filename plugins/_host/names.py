@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grpo.plugins._host.discovery import BUILT_IN, normalized
-from grpo.plugins._host.loading import Registration
-from grpo.plugins._host.problems import Problem
+from grpo.plugins._host.loading import Problem, Registration
 from grpo.plugins._spec.spec_text import SpecText
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, did_you_mean, with_article
 from grpo.plugins.specs import Kind

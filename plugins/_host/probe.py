@@ -45,10 +45,8 @@ def memory_file() -> str:
 
 def forget() -> None:
     """Deletes earlier results."""
-    try:
+    with suppress(OSError):
         os.unlink(memory_file())
-    except OSError:
-        return
 
 
 def faults_of(entries: Iterable[Entry]) -> Iterator[str]:
@@ -114,16 +112,11 @@ def _remembered() -> dict[str, str]:
 def _remember(key: str, fate: str) -> None:
     path = memory_file()
     line = f"{key} {fate}\n".encode("utf-8", "replace")
-    try:
+    with suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         full = os.path.exists(path) and os.path.getsize(path) > _MOST_LINES * 200
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if full else os.O_APPEND), 0o644)
-        try:
-            os.write(file, line)
-        finally:
-            os.close(file)
-    except OSError:
-        return
+        with open(path, "wb" if full else "ab", buffering=0) as file:
+            file.write(line)
 
 
 def _tried(entry: Entry) -> str | None:
@@ -143,16 +136,11 @@ def _tried(entry: Entry) -> str | None:
             "said": output.name,
             "seconds": limit,
         }
-        quiet = subprocess.DEVNULL
-        environment = {**os.environ, PROBING: "1"}
+        command = [sys.executable or "python3", "-c", code, json.dumps(given)]
+        quiet, environment = subprocess.DEVNULL, {**os.environ, PROBING: "1"}
         try:
             child = subprocess.Popen(
-                [sys.executable or "python3", "-c", code, json.dumps(given)],
-                stdin=quiet,
-                stdout=quiet,
-                stderr=quiet,
-                env=environment,
-                start_new_session=True,
+                command, stdin=quiet, stdout=quiet, stderr=quiet, env=environment, start_new_session=True
             )
         except OSError:
             return None

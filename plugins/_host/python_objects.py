@@ -155,9 +155,5 @@ def _sources(target: Any, visited: set[int]) -> Iterator[str]:
         for name, value in sorted({**used.globals, **used.nonlocals}.items()):
             if isinstance(value, _PLAIN):
                 yield f"{name} = {value!r}"
-            elif _callable_of(value, target.__module__):
+            elif (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == target.__module__:
                 yield from _sources(value, visited)
-
-
-def _callable_of(value: Callable[..., Any], module: str) -> bool:
-    return (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module

@@ -164,11 +164,10 @@ def module_from_file(path: Path) -> ModuleType:
         with contextlib.redirect_stdout(sys.stderr):
             # Not by a loader: it takes bytecode of an earlier content with the same length and second of change.
             exec(compile(content, str(path), "exec", dont_inherit=True), vars(module))
-    except KeyboardInterrupt:
-        del sys.modules[name]
-        raise
     except BaseException as error:  # the file may also call sys.exit()
         del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise UsageError(f"{path} cannot be executed: {one_line(error).rstrip('.')}. {_remedy(path, error)}") from error
     return module
 

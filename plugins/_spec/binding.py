@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grpo.plugins._spec.given_rows import given_rows
 from grpo.plugins.agents import Access, AgentTask, Command, search_path
 from grpo.plugins.error_lines import one_line
-from grpo.plugins.errors import DatasetError, GrpoError, NotInstalled, PluginError
+from grpo.plugins.errors import DatasetError, GrpoError, NotInstalled, PluginError, with_article
 from grpo.plugins.mcp.attach import ServedFactory
 from grpo.plugins.mcp.servers import McpServer
 from grpo.plugins.sampling import RowsSeen
@@ -32,6 +31,8 @@ from grpo.plugins.specs import (
 from grpo.plugins.training import GroupScores, LossTokens, TokenCosts
 from grpo.plugins.types import Completion, Reads, Row
 
+_ROWS_HINT = "Return a list of dicts, one for each row."
+
 
 class MissingColumn(LookupError):
     """A row lacks a column that the reward or verifier needs."""
@@ -39,15 +40,17 @@ class MissingColumn(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A spec, the distribution that it is from ("" for none), and its options."""
+    """A spec, the distribution that it is from ("" for none), its options, and its alias, where its kind has one."""
 
     spec: Any
     distribution: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    alias: str = ""
 
     @property
     def name(self) -> str:
-        return str(self.spec.name)
+        """The alias, or else the spec's name: the key in metrics and records."""
+        return self.alias or str(self.spec.name)
 
     def prepare(self) -> None:
         """Lets the plugin check its options before anything loads. Raises UsageError, NotInstalled, PluginError."""
@@ -90,15 +93,9 @@ class _Bound:
 @dataclass(frozen=True, slots=True)
 class _BoundFunction(_Bound):
     spec: RewardSpec | VerifierSpec
-    alias: str = ""
     timeout: float = 10.0
     reads: Reads = "turn"
     env: str = ""  # in a run of several environments, the one whose completions it is for
-
-    @property
-    def name(self) -> str:
-        """The alias, or else the spec's name: the key in metrics and records."""
-        return self.alias or self.spec.name
 
     @property
     def grouped(self) -> bool:
@@ -191,12 +188,7 @@ class BoundEnv(_BoundFactory):
     """An environment with its options."""
 
     spec: EnvSpec
-    alias: str = ""
     weight: float = 1.0
-
-    @property
-    def name(self) -> str:
-        return self.alias or self.spec.name
 
     @property
     def servers(self) -> tuple[McpServer, ...]:
@@ -231,7 +223,44 @@ class BoundEnv(_BoundFactory):
         except Exception as error:
             message = f"env '{self.name}': the function of its rows failed for the split '{split}': {one_line(error)}"
             raise DatasetError(message) from error
-        return given_rows(self.name, split, given)
+        return _given_rows(self.name, split, given)
+
+
+class _IndexedRows(Sequence[Mapping[str, Any]]):
+    """Rows of an object that is read by index and is no sequence: its slices may be columns, as those of `datasets`."""
+
+    def __init__(self, source: Any, numbers: range) -> None:
+        self._source = source
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return _IndexedRows(self._source, self._numbers[place])
+        return self._source[self._numbers[place]]
+
+
+def _given_rows(env: str, split: str, given: Any) -> Sequence[Mapping[str, Any]]:
+    """Returns the rows that the dataset function of an environment returned for a split.
+
+    Raises DatasetError: they are no sequence, or the first one is no mapping.
+    """
+    where = f"env '{env}': the function of its rows, for the split '{split}',"
+    if isinstance(given, str | bytes | Mapping) or not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
+        kind = "None" if given is None else with_article(type(given).__name__)
+        raise DatasetError(f"{where} returned {kind}. {_ROWS_HINT}")
+    rows = given if isinstance(given, Sequence) else _IndexedRows(given, range(len(given)))
+    if len(rows) == 0:
+        return rows
+    try:
+        first = rows[0]
+    except (KeyError, IndexError, TypeError):  # a table, or a table of splits
+        raise DatasetError(f"{where} returned {with_article(type(given).__name__)}, not rows. {_ROWS_HINT}") from None
+    if not isinstance(first, Mapping):
+        raise DatasetError(f"{where} returned a row that is {with_article(type(first).__name__)}. {_ROWS_HINT}")
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +335,8 @@ def choice_fault(chosen: Any, history: RowsSeen, *, fewer: bool) -> str:
     if len({*chosen}) < len(chosen) or not history.taken.isdisjoint(chosen):
         return "chose a row twice in one step"
     most = min(history.count, history.rows - len(history.taken))
-    if fewer:
-        return (
-            f"chose {len(chosen)} rows where 1 to {most} are wanted" if not min(1, most) <= len(chosen) <= most else ""
-        )
-    return f"chose {len(chosen)} rows where {most} are wanted" if len(chosen) != most else ""
+    least, wanted = (min(1, most), f"1 to {most}") if fewer else (most, str(most))
+    return "" if least <= len(chosen) <= most else f"chose {len(chosen)} rows where {wanted} are wanted"
 
 
 @dataclass(frozen=True, slots=True)

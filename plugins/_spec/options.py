@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum, EnumType
 from pathlib import Path
 from types import UnionType
@@ -34,8 +34,9 @@ def checked_options(
         raise OptionError(_without_name(spec, distribution, open_options, unnamed))
     for name in values:
         if name not in known:
+            near = did_you_mean(name, known) or did_you_mean(name, KEYS_OF_KIND.get(spec.kind, ()))
             raise OptionError(
-                f"{spec.kind} '{spec.name}' has no option '{name}'.{_meant(name, spec, known)}{_column(name, spec)} "
+                f"{spec.kind} '{spec.name}' has no option '{name}'.{near}{_column(name, spec)} "
                 f"{_listed(spec, distribution)}"
             )
     for option in spec.options:
@@ -45,10 +46,6 @@ def checked_options(
                 f"Write {spec.name}:{option.name}=... {_listed(spec, distribution)}"
             )
     return {name: _converted(spec, distribution, known[name], value) for name, value in values.items()}
-
-
-def _meant(name: str, spec: Spec, known: Iterable[str]) -> str:
-    return did_you_mean(name, known) or did_you_mean(name, KEYS_OF_KIND.get(spec.kind, ()))
 
 
 def _column(name: str, spec: Spec) -> str:
@@ -77,23 +74,20 @@ def type_name(annotation: Any) -> str:
 
 def _without_name(spec: Spec, distribution: str, open_options: list[Option], value: Unnamed) -> str:
     """Returns what to write for a value without a name: the whole SPEC, with one of `open_options`."""
+    # required ones first, then those that take no text
+    likely = sorted(open_options, key=lambda option: (not option.required, _takes(option, "some text")))
     remedies = []
     if value.key:
         remedies.append(f'If it belongs to {value.key}, write that as JSON: {value.key}="a,b" or {value.key}=[1,2].')
     if any(option.name == value.text for option in spec.options):
         remedies.append(f"Write {value.before}{value.text}=VALUE{value.after}.")
-    elif option := next((option for option in _likely_first(open_options) if _takes(option, value.text)), None):
+    elif option := next((option for option in likely if _takes(option, value.text)), None):
         write = "Or write" if remedies else "Write"
         remedies.append(f"{write} {value.before}{option.name}={value.text}{value.after}.")
     return (
         f"'{value.before}{value.text}{value.after}': expected key=value, found '{value.text}'. "
         f"{' '.join([*remedies, _listed(spec, distribution)])}"
     )
-
-
-def _likely_first(options: list[Option]) -> list[Option]:
-    """Orders options for a value without a name: required ones, then those that take no text."""
-    return sorted(options, key=lambda option: (not option.required, _takes(option, "some text")))
 
 
 def _takes(option: Option, text: str) -> bool:
@@ -125,10 +119,19 @@ def _listed(spec: Spec, distribution: str) -> str:
 
 
 def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> Any:
-    from pydantic import PydanticUserError
+    from pydantic import PydanticUserError, ValidationError
 
     try:
-        checked = _validated(spec, distribution, option, value)
+        checked = _read(option, value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        reason, as_json = first["msg"], "" if first["loc"] else _JSON.get(first["type"], "")
+        written = repr(value.parsed if value.typed is None else value.typed)
+        remedy = f"Write it as JSON, such as {option.name}={as_json}. " if as_json else ""
+        raise OptionError(
+            f"{spec.kind} '{spec.name}': option '{option.name}' cannot be {written}: expected "
+            f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {remedy}{_listed(spec, distribution)}"
+        ) from None
     except (PydanticUserError, NameError, TypeError) as error:
         raise PluginError(
             f"{spec.kind} '{spec.name}' of {distribution}: option '{option.name}' is annotated with "
@@ -136,22 +139,6 @@ def _converted(spec: Spec, distribution: str, option: Option, value: Value) -> A
             "Its author must annotate it with a type that pydantic knows."
         ) from error
     return checked.absolute() if isinstance(checked, Path) else checked  # agents and sandboxes work elsewhere
-
-
-def _validated(spec: Spec, distribution: str, option: Option, value: Value) -> Any:
-    from pydantic import ValidationError
-
-    try:
-        return _read(option, value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    reason, as_json = first["msg"], "" if first["loc"] else _JSON.get(first["type"], "")
-    written = repr(value.parsed if value.typed is None else value.typed)
-    remedy = f"Write it as JSON, such as {option.name}={as_json}. " if as_json else ""
-    raise OptionError(
-        f"{spec.kind} '{spec.name}': option '{option.name}' cannot be {written}: expected "
-        f"{type_name(option.type)} ({reason[:1].lower()}{reason[1:]}). {remedy}{_listed(spec, distribution)}"
-    )
 
 
 def _read(option: Option, value: Value) -> Any:

@@ -11,14 +11,7 @@ from typing import Any, TypeGuard
 
 from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins.agents import Answer, Protocol
-from grpo.plugins.specs import (
-    AgentSpec,
-    Column,
-    EnvSpec,
-    Kind,
-    Option,
-    Spec,
-)
+from grpo.plugins.specs import AgentSpec, Column, EnvSpec, Kind, Option, Spec
 from grpo.plugins.training import Average, Entropies
 from grpo.plugins.types import Case, Isolation, Scope
 
@@ -36,8 +29,6 @@ _WORDS: dict[str, tuple[str, ...]] = {
 }
 """What an attribute may be, of the specs that have it."""
 _OF_FACTORIES: tuple[Kind, ...] = ("env", "sandbox", "session")
-
-
 _EXPECTED: dict[Kind, str] = {
     "reward": "a function, or what @reward makes of one",
     "verifier": "a function that returns a Verdict, or what @verifier makes of one",

@@ -11,8 +11,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from grpo.rewards.answer_text import reasoning_end
 from grpo.rewards.code.program_parts import opened_by_prompt, with_parts, without_tail
-from grpo.rewards.reasoning import reasoning_end
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 _PYTHON = frozenset({"python", "py", "python3", "py3", "python2", "pycon", "ipython", "sage", ""})

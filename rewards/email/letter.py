@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.rewards.reasoning import reasoning_end
-from grpo.rewards.visible import visible
+from grpo.rewards.answer_text import reasoning_end, visible
 
 _READ = 200_000
 _BLOCK = lazy_pattern(r"<(answer|solution|email)>", re.IGNORECASE)

@@ -18,7 +18,7 @@ from grpo.rewards.email.contact_details import has_postal_address, mailboxes, ph
 from grpo.rewards.email.letter import read_letter
 from grpo.rewards.email.person_name import mentions, names, names_only
 
-_LETTER = """Subject: Your refund
+LETTER = """Subject: Your refund
 
 Dear Ms Meyer,
 
@@ -55,7 +55,7 @@ _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
-        Case(_LETTER, {"keywords": ["refund", "order 4417", "Friday"]}, 1.0),
+        Case(LETTER, {"keywords": ["refund", "order 4417", "Friday"]}, 1.0),
         Case(_UNSIGNED, {"keywords": ["refund", "order 4417"]}, 0.5),
         Case(_UNSIGNED, {"keywords": ["refund", "order 4417"]}, 0.0, {"partial": False}),
         Case(_UNSIGNED, {"keywords": "order 4417; apology"}, 0.0),
@@ -65,7 +65,7 @@ _MARKS = str.maketrans({"\u2019": "'", **dict.fromkeys("\u2010\u2011\u2012\u2013
         Case("Hi Tom, this is not about a refund.", {"keywords": ["refund"]}, 0.0),
         Case("Hi Tom, we offer no refund.", {"keywords": ["refund"]}, 1.0),
         Case("refund, order 4417, Friday", {"keywords": ["refund", "order 4417", "Friday"]}, 0.0),
-        Case(_LETTER, {"keywords": []}, None),
+        Case(LETTER, {"keywords": []}, None),
     ],
 )
 def keywords(completion: str, keywords: Any, *, partial: bool = True) -> float | None:
@@ -130,7 +130,7 @@ def exact(completion: str, answer: Any, *, ignore_case: bool = False) -> float |
     range=(-1.0, 0.0),
     isolation="inline",
     cases=[
-        Case(_LETTER, {}, 0.0),
+        Case(LETTER, {}, 0.0),
         Case("word " * 201, {}, -1.0),
         Case("word " * 225, {}, -0.5, {"slack": 50}),
         Case("", {}, -1.0),
@@ -162,13 +162,13 @@ def length(completion: str, *, limit: int = 200, slack: int = 0) -> float:
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
-        Case(_LETTER, {"recipient": "Sabine Meyer"}, 1.0),
+        Case(LETTER, {"recipient": "Sabine Meyer"}, 1.0),
         Case("Hello Dr. O'Neill - thank you.", {"recipient": "Prof. Mary O\u2019Neill"}, 1.0),
         Case("Hi Tom and Sabine,\n\nthe refund is on its way.", {"recipient": "Sabine Meyer"}, 0.0),
         Case("Dear customer,\n\nSabine Meyer's refund is on its way.", {"recipient": "Sabine Meyer"}, 0.0),
         Case("Dear customer,\n\nSabine's refund is sent.", {"recipient": "Sabine Meyer"}, 1.0, {"where": "anywhere"}),
         Case("", {"recipient": "Sabine Meyer"}, 0.0),
-        Case(_LETTER, {"recipient": ""}, None),
+        Case(LETTER, {"recipient": ""}, None),
     ],
 )
 def recipient(completion: str, recipient: Any, *, where: Literal["greeting", "anywhere"] = "greeting") -> float | None:
@@ -199,14 +199,14 @@ def recipient(completion: str, recipient: Any, *, where: Literal["greeting", "an
     range=(0.0, 1.0),
     isolation="inline",
     cases=[
-        Case(_LETTER, {}, 1.0),
-        Case(_LETTER, {"phone": "0113 496 0123", "email": "tom@bakercycles.example"}, 1.0),
-        Case(_LETTER, {"email": "sales@bakercycles.example"}, 2 / 3),
+        Case(LETTER, {}, 1.0),
+        Case(LETTER, {"phone": "0113 496 0123", "email": "tom@bakercycles.example"}, 1.0),
+        Case(LETTER, {"email": "sales@bakercycles.example"}, 2 / 3),
         Case("Hi Anna,\n\nFriday suits me.\n\nBest,\nTom\ntom@bakercycles.example", {}, 1 / 3),
         Case("Hi Anna,\n\nFriday suits me.\n\nBest,\nTom\ntom@bakercycles.example", {}, 0.0, {"partial": False}),
         Case("Call 0113 496 0123 or write to tom@bakercycles.example.\n\nBest,\nTom", {}, 0.0),
         Case("Best,\nTom\n[Your Phone Number]\n[Your Email]", {}, 0.0),
-        Case(_LETTER.replace("Tom Baker", "[Your Name]"), {}, 0.0),
+        Case(LETTER.replace("Tom Baker", "[Your Name]"), {}, 0.0),
         Case("", {}, 0.0),
     ],
 )

@@ -6,17 +6,7 @@ from grpo.plugins.rubric import Component, rubric
 from grpo.plugins.types import Case
 from grpo.rewards.email import parts as email_parts
 
-_LETTER = """Dear Ms Meyer,
-
-Thank you for writing. We have sent the refund of order 4417 today; it arrives by Friday.
-
-Kind regards,
-Tom Baker
-12 Mill Lane, Leeds
-+44 113 496 0123
-tom@bakercycles.example
-"""
-_ROW = {"keywords": ["refund", "Friday"], "answer": _LETTER, "recipient": "Sabine Meyer"}
+_ROW = {"keywords": ["refund", "Friday"], "answer": email_parts.LETTER, "recipient": "Sabine Meyer"}
 
 email = rubric(
     name="email",
@@ -36,8 +26,8 @@ email = rubric(
         Component(email_parts.signature, name="signature"),
     ],
     cases=[
-        Case(_LETTER, _ROW, 4.0),
-        Case(_LETTER.replace("today", "yesterday"), _ROW, 3.0),
+        Case(email_parts.LETTER, _ROW, 4.0),
+        Case(email_parts.LETTER.replace("today", "yesterday"), _ROW, 3.0),
         Case("Hi Ms Meyer, the refund arrives by Friday.", _ROW, 2.0),
         Case("Hello, the refund arrives soon.", _ROW, 0.5),
         Case("Hello, the refund arrives soon.", _ROW, -0.5, {"length.limit": 4}),

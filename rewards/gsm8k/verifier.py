@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grpo.plugins.decorators import verifier
 from grpo.plugins.types import Case, Verdict
+from grpo.rewards.answer_text import shortened
 from grpo.rewards.numbers.answers import Answer, final_answer, gold_numbers, is_right
 
 
@@ -42,7 +43,7 @@ def gsm8k(completion: str, answer: str | list[str]) -> Verdict:
     extracted = _written(stated)
     golds = gold_numbers(answer)
     if not golds:
-        return Verdict(None, extracted, f"the gold answer {_brief(answer)} is not one number")
+        return Verdict(None, extracted, f"the gold answer {shortened(repr(answer))} is not one number")
     gold = " or ".join(gold_number.text for gold_number in golds)
     if stated is None:
         return Verdict(False, None, "no number and no marked answer in the completion")
@@ -61,8 +62,3 @@ def _written(stated: Answer | None) -> str | None:
     if len(stated.numbers) == 1:
         return stated.numbers[0].text[:200]
     return stated.text
-
-
-def _brief(answer: object) -> str:
-    text = repr(answer)
-    return text if len(text) <= 60 else text[:57] + "..."

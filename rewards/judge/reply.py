@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from grpo.plugins.errors import GrpoError
+from grpo.rewards.answer_text import shortened
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 _KEYS = {"mark", "reasoning", "points"}
@@ -25,20 +26,21 @@ def read_points(reply: object, mark: str, points: int) -> int:
     if not isinstance(reply, str) or not reply.strip():
         raise JudgeError("the judge's reply is empty.")
     text = reply.strip()
+    shown = repr(shortened(text))
     fenced = _FENCED.fullmatch(text)
     try:
         verdict = json.loads(fenced[1] if fenced else text, object_pairs_hook=_once, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise JudgeError(f"the judge's reply is not one JSON object ({error}): {_short(text)}") from None
+        raise JudgeError(f"the judge's reply is not one JSON object ({error}): {shown}") from None
     if not isinstance(verdict, dict) or set(verdict) != _KEYS:
-        raise JudgeError(f"the judge's reply is not an object with the keys mark, reasoning and points: {_short(text)}")
+        raise JudgeError(f"the judge's reply is not an object with the keys mark, reasoning and points: {shown}")
     if verdict["mark"] != mark:
-        raise JudgeError(f"the judge's reply lacks the mark of its question, so it may be a copy: {_short(text)}")
+        raise JudgeError(f"the judge's reply lacks the mark of its question, so it may be a copy: {shown}")
     given = verdict["points"]
     if type(given) is not int or not 0 <= given <= points:
-        raise JudgeError(f"the judge's points are no whole number from 0 to {points}: {_short(repr(given))}")
+        raise JudgeError(f"the judge's points are no whole number from 0 to {points}: {shortened(repr(given))!r}")
     if not isinstance(verdict["reasoning"], str):
-        raise JudgeError(f"the judge's reasoning is not text: {_short(text)}")
+        raise JudgeError(f"the judge's reasoning is not text: {shown}")
     return given
 
 
@@ -51,7 +53,3 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 120 else text[:117] + "...")

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.rewards.answer_text import without_end_tokens
+from grpo.rewards.answer_text import reasoning_end, visible, without_end_tokens
 from grpo.rewards.math.guard import LONGEST
 from grpo.rewards.numbers.chinese import FULL_WIDTH
 from grpo.rewards.numbers.hedges import revised
 from grpo.rewards.numbers.numerals import INVISIBLE
-from grpo.rewards.reasoning import reasoning_end
-from grpo.rewards.visible import visible
 
 Form = Literal["tag", "hash", "boxed", "sentence", "prose"]
 

@@ -51,7 +51,7 @@ def _exponent(text: str, start: int) -> int:
     """A bound of the exponent that begins there: numbers multiplied, powers raised, capped."""
     group = _group(text, start)
     if re.search(r"[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", group)):
-        return _largest(group)
+        return max(map(int, _NUMBER.findall(group)), default=1)
     if "!" in group:
         return _LARGEST_EXPONENT + 1
     size = 1
@@ -66,10 +66,6 @@ def _raised(base: int, power: int) -> int:
     if base < 2:
         return 1
     return base**power if power * base.bit_length() < 64 else _LARGEST_EXPONENT + 1
-
-
-def _largest(group: str) -> int:
-    return max((int(number) for number in _NUMBER.findall(group)), default=1)
 
 
 def _group(text: str, start: int) -> str:

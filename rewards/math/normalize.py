@@ -140,7 +140,8 @@ def normalized(text: str) -> str:
     if "\\" in text:
         text = _commands(text)
     if "ldots" in text or "..." in text or "\u2026" in text:
-        text = _RECURRING.sub(_recurring, _DOTS.sub(r"\\ldots ", text))
+        text = _DOTS.sub(r"\\ldots ", text)
+        text = _RECURRING.sub(lambda match: repeating(match[1], match[2], match[3] or match[4]), text)
     if "]" in text or "[" in text:
         text = _NESTED.sub(_matrix, _REVERSED.sub(_interval, text))
     return _whole(text)
@@ -217,10 +218,6 @@ def _unit(match: re.Match[str]) -> str:
 
 def _unfaced(match: re.Match[str]) -> str:
     return match[0] if _VECTOR_FACE.fullmatch(match[0]) else f"{{{match[1]}}}"
-
-
-def _recurring(match: re.Match[str]) -> str:
-    return repeating(match[1], match[2], match[3] or match[4])
 
 
 def repeating(whole: str, fixed: str, repeated: str) -> str:

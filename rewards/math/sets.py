@@ -69,11 +69,8 @@ def same_set(gold: str, text: str, read: Callable[[str], Sequence[Any]], *, rela
         return False
     if given.variable and wanted.variable and given.variable != wanted.variable:
         return False
-    return bool(wanted.points == given.points or _no_difference(wanted.points, given.points))
-
-
-def _no_difference(left: Any, right: Any) -> bool:
-    return bool((left - right).is_empty and (right - left).is_empty)
+    left, right = wanted.points, given.points
+    return bool(left == right or ((left - right).is_empty and (right - left).is_empty))
 
 
 def _reading(text: str, read: Callable[[str], Sequence[Any]]) -> _Reading | None:

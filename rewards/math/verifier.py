@@ -130,7 +130,6 @@ def math(
         evaluated: False lets the answer be a problem left to compute, or an expression of the question.
         limit: seconds of processor time for one comparison by computer algebra, and a tenth of its wall time.
     """
-    prepare(limit=limit, precision=precision)
     judged = partial(
         _judged,
         completion,

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Literal
 
 from grpo.plugins._pattern import lazy_pattern
-from grpo.rewards.answer_text import shortened, to_brace
+from grpo.rewards.answer_text import reasoning_end, shortened, to_brace, visible
 from grpo.rewards.numbers.adjuncts import main_clause
 from grpo.rewards.numbers.factors import changed
 from grpo.rewards.numbers.hedges import (
@@ -34,8 +34,6 @@ from grpo.rewards.numbers.labels import labelled
 from grpo.rewards.numbers.numerals import DIGITS, Number, distance, is_exact, numbers_in, plain_text, read_number
 from grpo.rewards.numbers.readings import one_quantity
 from grpo.rewards.numbers.words import counted, spoken_number
-from grpo.rewards.reasoning import reasoning_end
-from grpo.rewards.visible import visible
 
 Form = Literal["tag", "boxed", "hash", "sentence", "prose"]
 

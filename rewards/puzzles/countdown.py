@@ -114,11 +114,7 @@ def countdown_score(
             last line after "Assistant:" (or "<|im_start|>assistant"), allows powers, whole division and decimals,
             pays `format_score` for every `<answer>` block, whatever is in it, and does not look at `use_all`.
         header: put before the completion; tinyzero scores 0 without the words that end its prompt.
-
-    Raises:
-        OptionError: format_score is not from 0 to 1.
     """
-    prepare(format_score=format_score)
     if variant == "tinyzero":
         return tinyzero_score(header + completion, target, numbers, format_score=format_score)
     verdict, readable = _judged(completion, target, numbers, use_all=use_all)

@@ -174,11 +174,7 @@ def knights_and_knaves_score(
             It reads "NAME is a ROLE" alone, and nothing when the words knight and knave occur more often than names.
         header: put before the completion; logic_rl finds no answer without the words that end its prompt
             ("Assistant:" or "<|im_start|>assistant").
-
-    Raises:
-        OptionError: format_score is not from 0 to 1.
     """
-    prepare(format_score=format_score)
     if variant == "logic_rl":
         text = _gold_text(answer)
         return None if text is None else logic_rl_score(header + completion, text)
@@ -285,5 +281,4 @@ def _gold_of(answer: Mapping[object, object]) -> dict[str, Role] | None:
 
 
 def _list(names: Mapping[str, Role]) -> str:
-    text = ", ".join(name.title() for name in names)
-    return text if len(text) <= 100 else text[:97] + "..."
+    return shortened(", ".join(name.title() for name in names))

@@ -12,6 +12,7 @@ import os
 import select
 import sys
 import time
+from contextlib import closing
 from typing import Any
 
 from grpo.plugins.errors import SandboxUnavailable
@@ -32,10 +33,8 @@ def main(plan: dict[str, Any]) -> None:
         _write(pack_values({"error": str(error)}))
         return
     _write(pack_values({"ready": dict(pool.capabilities())}))
-    try:
+    with closing(pool):
         asyncio.run(_serve(pool))
-    finally:
-        pool.close()
 
 
 async def _serve(pool: LocalPool) -> None:

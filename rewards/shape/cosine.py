@@ -85,18 +85,7 @@ def cosine(
         variant: "verifier" as above, or a published function, scored as published but for the unit, which is to be
             set: trl.get_cosine_scaled_reward (tokens; TRL's accuracy) and open_r1.get_cosine_scaled_reward
             (characters; LaTeX alone; 1 when the gold cannot be read; beyond `limit` the wave goes on).
-
-    Raises:
-        OptionError: limit is below 1, or a score is not from -1 to 1.
     """
-    prepare(
-        limit=limit,
-        over=over,
-        right_short=right_short,
-        right_long=right_long,
-        wrong_short=wrong_short,
-        wrong_long=wrong_long,
-    )
     length = size(completion, unit)
     if length is None:
         return None

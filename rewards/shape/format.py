@@ -11,7 +11,7 @@ from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.decorators import reward
 from grpo.plugins.errors import OptionError
 from grpo.plugins.types import Case
-from grpo.rewards.visible import visible
+from grpo.rewards.answer_text import visible
 
 Variant = Literal[
     "blocks",

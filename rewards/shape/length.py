@@ -89,11 +89,7 @@ def overlong(
         limit: the length from which the penalty is full.
         margin: how far before `limit` it begins; 0 for a step behind `limit`, which itself then costs nothing.
         unit: sampled tokens (the reward abstains on completions that come without token ids), words or characters.
-
-    Raises:
-        OptionError: not 0 <= margin <= limit.
     """
-    prepare(limit=limit, margin=margin)
     length = size(completion, unit)
     if length is None:
         return None

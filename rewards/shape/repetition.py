@@ -46,11 +46,7 @@ def repetition(
         max_penalty: the score that nothing but repetition comes near; -1 to 0.
         unit: words (case does not count), characters, or sampled tokens; with tokens the reward abstains on
             completions that come without token ids.
-
-    Raises:
-        OptionError: size is below 1, or max_penalty is not from -1 to 0.
     """
-    prepare(size=size, max_penalty=max_penalty)
     units = pieces(completion, unit)
     if units is None:
         return None

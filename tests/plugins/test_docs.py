@@ -16,8 +16,7 @@ import pytest
 
 import grpo
 from grpo.plugins import hookspecs
-from grpo.plugins._host import problems
-from grpo.plugins._host.loading import HOOKS
+from grpo.plugins._host.loading import HOOKS, State
 from grpo.plugins._spec import soundness
 from grpo.plugins._spec.signature import RESERVED_OPTIONS
 from grpo.plugins._spec.spec_text import TABLE_KEYS, parse
@@ -78,7 +77,7 @@ def test_every_event_prefix_state_and_reserved_key_is_documented() -> None:
         assert f"`{event.__name__}`" in TEXT
     for prefix in soundness.RESERVED_PREFIXES:
         assert f"`{prefix}:`" in TEXT
-    for state in ("ok", *get_args(problems.State)):
+    for state in ("ok", *get_args(State)):
         assert f"| `{state}` |" in TEXT
     for key in (*RESERVED_OPTIONS, *TABLE_KEYS):
         assert f"`{key}`" in TEXT

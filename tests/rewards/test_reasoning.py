@@ -2,11 +2,10 @@
 
 import pytest
 
-from grpo.rewards.answer_text import text_answer
+from grpo.rewards.answer_text import reasoning_end, text_answer
 from grpo.rewards.code.extraction import program_of
 from grpo.rewards.gsm8k.verifier import gsm8k
 from grpo.rewards.math.answer import statement
-from grpo.rewards.reasoning import reasoning_end
 
 FORMS = {
     "tags": "<think>{}</think>{}",

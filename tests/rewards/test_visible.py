@@ -2,10 +2,10 @@
 
 import pytest
 
+from grpo.rewards.answer_text import visible
 from grpo.rewards.gsm8k.verifier import gsm8k
 from grpo.rewards.math.verifier import math
 from grpo.rewards.text_match import text_match
-from grpo.rewards.visible import visible
 
 UNSTATED = [
     "<answer><!-- 72 --></answer>",

@@ -63,13 +63,8 @@ def all_session_attacks() -> tuple[SessionAttack, ...]:
     )
 
 
-@contextlib.contextmanager
-def _opened(pool: SessionPool, **job: object) -> Iterator[Session]:
-    session = pool.open(SessionJob(**{"limits": SMALL, **job}))  # type: ignore[arg-type]
-    try:
-        yield session
-    finally:
-        session.close()
+def _opened(pool: SessionPool, **job: object) -> contextlib.closing[Session]:
+    return contextlib.closing(pool.open(SessionJob(**{"limits": SMALL, **job})))  # type: ignore[arg-type]
 
 
 def _python(session: Session, program: str, timeout: float = _PATIENCE) -> Exit:
@@ -160,14 +155,14 @@ def _another_session(pool: SessionPool) -> Iterator[str]:
         f"    if os.path.exists(d + '/{mark}'): print('BREACH', d)\n"
     )
     attempts = (f"connect(socket.AF_UNIX, '\\0{mark}')", "connect(socket.AF_INET, ('127.0.0.1', 45789))")
-    with _opened(pool) as first, _opened(pool) as second:
-        server = first.start(["python3", "-c", serve])
-        try:
-            if server.stdout.read(5) != b"ready":
-                yield f"the first session's server did not start: {server.stderr.read(300)!r}"
-            yield from _breaches(_python(second, look + tried(f"{_LOOK}\nimport socket", *attempts)))
-        finally:
-            server.close()
+    with (
+        _opened(pool) as first,
+        _opened(pool) as second,
+        contextlib.closing(first.start(["python3", "-c", serve])) as server,
+    ):
+        if server.stdout.read(5) != b"ready":
+            yield f"the first session's server did not start: {server.stderr.read(300)!r}"
+        yield from _breaches(_python(second, look + tried(f"{_LOOK}\nimport socket", *attempts)))
 
 
 def _secrets(pool: SessionPool) -> Iterator[str]:
@@ -228,8 +223,7 @@ def _reach(pool: SessionPool) -> Iterator[str]:
             yield from _breaches(_python(session, tried(f"{_LOOK}\nimport socket", attempt)))
             ask = f"import socket; s = socket.create_connection(('127.0.0.1', {ports[0]}), 30)"
             ask += "; s.send(b'hi'); print(s.recv(9))"
-            process = session.start(["python3", "-c", ask])
-            try:
+            with contextlib.closing(session.start(["python3", "-c", ask])) as process:
                 gateway.settimeout(_PATIENCE)
                 caller, _ = gateway.accept()
                 with caller:
@@ -237,8 +231,6 @@ def _reach(pool: SessionPool) -> Iterator[str]:
                     caller.sendall(caller.recv(2).upper())
                     if process.stdout.read(5) != b"b'HI'":
                         yield "the address that may be reached does not answer"
-            finally:
-                process.close()
 
 
 def _calls(pool: SessionPool) -> Iterator[str]:

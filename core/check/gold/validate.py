@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -23,10 +24,9 @@ from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.scoring.tally import verdict_counts
 from grpo.core.text.stats import mean_or_none
-from grpo.plugins._bound import bound_of
 from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import SandboxUnavailable, UsageError
-from grpo.plugins.host import Host
+from grpo.plugins.host import Host, bound_of
 from grpo.plugins.rubric import parts
 from grpo.plugins.specs import EnvSpec
 from grpo.plugins.types import Completion
@@ -269,14 +269,11 @@ def _weak(
 
 
 def _weak_tasks(env: BoundEnv, block: Sequence[Episode]) -> Iterator[WeakRow]:
-    instance = env.make()
-    try:
+    with closing(env.make()) as instance:
         if weaknesses := weaknesses_of(instance):
             for episode in block:
                 if paid := weaknesses(episode.row):
                     yield WeakRow(episode.index, episode.place, tuple(paid))
-    finally:
-        instance.close()
 
 
 def _scores(reward: str, judged: Sequence[JudgedGold]) -> GoldScores:

@@ -180,7 +180,7 @@ def _kills(*, several: bool) -> dict[int, Code]:
     kill = [*unless_kill(1), _load(0), *_unless(1, _ERRNO | _EPERM), *_unless(_EVERYTHING, _ERRNO | _EPERM)]
     kill += [*_unless(0, _KILL), *_unless(_MAIN, _KILL), *_unless(-_MAIN, _KILL), allowed] if several else [deadly]
     not_cpu = (_op(_JUMP_EQ, _RLIMIT_CPU, 1, 0), allowed)
-    only_asked = (_load(2), _op(_JUMP_EQ, 0, 0, 3), _load_high(2), *_any_of((0,)))
+    only_asked = (_load(2), _op(_JUMP_EQ, 0, 0, 3), _load(2, high=True), *_any_of((0,)))
     judged: dict[str, Code] = {
         "kill": tuple(kill),
         "tkill": (*unless_kill(1), deadly),
@@ -266,13 +266,9 @@ def _number(value: int) -> bytes:
     return struct.pack("=I", value & 0xFFFFFFFF)
 
 
-def _load(argument: int) -> bytes:
-    """Loads the low half of an argument; little-endian, as both architectures are."""
-    return _op(_LOAD, _ARGUMENTS + 8 * argument)
-
-
-def _load_high(argument: int) -> bytes:
-    return _op(_LOAD, _ARGUMENTS + 8 * argument + 4)
+def _load(argument: int, *, high: bool = False) -> bytes:
+    """Loads the low or the high half of an argument; little-endian, as both architectures are."""
+    return _op(_LOAD, _ARGUMENTS + 8 * argument + 4 * high)
 
 
 def _unless(value: int, answer: int) -> Code:

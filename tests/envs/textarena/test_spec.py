@@ -12,7 +12,7 @@ import numpy
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from grpo.envs.imports import imported
+from grpo.envs.members import imported
 from grpo.plugins.errors import OptionError, PluginNotFound
 from grpo.plugins.host import Host
 

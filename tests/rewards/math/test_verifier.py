@@ -13,7 +13,7 @@ from math_values import VALUES_RIGHT, VALUES_WRONG
 from grpo.plugins.errors import OptionError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Verdict
-from grpo.rewards.math.verifier import math
+from grpo.rewards.math.verifier import math, prepare
 
 DISAGREEMENTS = {
     "meq-0279": "the gold is a text, 'A Peter', in which the label sees the choice A: it may as well be an article",
@@ -185,9 +185,7 @@ def test_verdicts_say_what_was_found_and_why() -> None:
 def test_limits_and_precisions_that_cannot_work_are_errors() -> None:
     for limit in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(OptionError, match="'limit'"):
-            math("\\boxed{x}", "x", limit=limit)
+            prepare(limit=limit, precision=6)
     for precision in (-1, 13):
-        with pytest.raises(OptionError, match="'precision'"):
-            math("\\boxed{x}", "x", precision=precision)
         with pytest.raises(OptionError, match="'precision'"):
             Host.discover().reward(f"math:precision={precision}")

@@ -6,7 +6,7 @@ import pytest
 from patience import little_work
 
 from grpo.plugins.errors import OptionError
-from grpo.rewards.puzzles.countdown import countdown_score
+from grpo.plugins.host import Host
 from grpo.rewards.puzzles.knights import (
     Unreadable,
     knights_and_knaves,
@@ -144,8 +144,7 @@ def test_the_published_score_needs_its_layout_its_header_and_its_sentence() -> N
 
 
 @pytest.mark.parametrize("format_score", [-0.1, 1.1])
-def test_a_format_score_out_of_range_is_refused(format_score: float) -> None:
+@pytest.mark.parametrize("reward", ["knights_and_knaves", "countdown"])
+def test_a_format_score_out_of_range_is_refused(reward: str, format_score: float) -> None:
     with pytest.raises(OptionError, match="from 0 to 1"):
-        knights_and_knaves_score(GOLD, GOLD, format_score=format_score)
-    with pytest.raises(OptionError, match="from 0 to 1"):
-        countdown_score("8*3", 24, [8, 3], format_score=format_score)
+        Host.discover().reward(f"{reward}:format_score={format_score}")

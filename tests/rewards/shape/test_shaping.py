@@ -38,7 +38,7 @@ def test_overlong_counts_what_it_is_told_to() -> None:
 @pytest.mark.parametrize("wrong", [{"limit": 1, "margin": 2}, {"margin": -1}])
 def test_overlong_refuses_bounds_out_of_order(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="0 <= margin <= limit"):
-        overlong("text", **wrong)
+        Host.discover().reward({"name": "overlong", "options": wrong})
 
 
 def test_repetition_counts_runs_that_come_again() -> None:
@@ -58,7 +58,7 @@ def test_repetition_of_tokens_needs_the_tokens() -> None:
 @pytest.mark.parametrize("wrong", [{"size": 0}, {"max_penalty": 0.5}, {"max_penalty": -2.0}])
 def test_repetition_refuses_options_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="cannot be used"):
-        repetition("text", **wrong)
+        Host.discover().reward({"name": "repetition", "options": wrong})
 
 
 RIGHT, WRONG = "<answer>72</answer>", "<answer>71</answer>"
@@ -107,7 +107,7 @@ def test_the_published_cosines_differ_beyond_the_limit_and_on_unreadable_golds()
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"right_short": 1.5}, {"over": -2.0}])
 def test_cosine_refuses_options_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match="cannot be used"):
-        cosine(RIGHT, "72", **wrong)
+        Host.discover().reward({"name": "cosine", "options": wrong})
 
 
 @pytest.mark.parametrize(
