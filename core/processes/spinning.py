@@ -7,7 +7,8 @@ Theory of operation. libgomp spins GOMP_SPINCOUNT times only if it manages no mo
 and otherwise, where OMP_WAIT_POLICY is passive, not at all; it checks whenever a thread waits. So a thread of ours with
 an idle team of its own, of more threads than processors, turns spinning off for all, and on again when it ends. Others
 want the processors where their time, which Linux counts, leaves fewer free than this process has threads. (Waits for a
-processor would not do: where threads sleep, waking them is such a wait, on a quiet machine too.)
+processor would not do: where threads sleep, waking them is such a wait, on a quiet machine too.) A run's own workers
+score and play beside its sampling and rest during its updates, so the two are judged apart.
 """
 
 from __future__ import annotations
@@ -17,26 +18,39 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from grpo.core.processes.memory import BEFORE_TORCH
 
 VARIABLE = "GOMP_SPINCOUNT"
-LOOK = 0.5  # seconds from one look at the processors to the next
+LOOK = 0.25  # seconds, over which the processors are judged
 WANTED, FREE = 0.1, 0.05  # of a processor for each thread: what others have to take, and may take
 CALM = 10  # looks in a row that find the processors free before threads spin again: programs that pause come back
 IDLE = (3, 4)  # columns of /proc/stat: idle, and idle while a disk works
-_started = threading.Lock()  # for good, by the one watch of this process
+_watches: list[Watch] = []  # the one of this process
 
 
 def watch_processors(threads: int) -> None:
     """Starts the watch of `threads` threads, once; not for one, without libgomp, or where GOMP_SPINCOUNT is set."""
     library = _libgomp()
     chosen = os.environ.get(VARIABLE, BEFORE_TORCH[VARIABLE]) != BEFORE_TORCH[VARIABLE]
-    if threads > 1 and library is not None and not chosen and _started.acquire(blocking=False):
-        arguments = (Spinning(library), threads)
-        threading.Thread(target=_watch, args=arguments, name="grpo-spinning", daemon=True).start()
+    if threads > 1 and library is not None and not chosen and not _watches:
+        _watches.append(Watch(Spinning(library), threads))
+        threading.Thread(target=_watches[0].keep, name="grpo-spinning", daemon=True).start()
+
+
+@contextmanager
+def beside_workers() -> Iterator[None]:
+    """Judges the processors by a rule of its own, while workers of the run score and play."""
+    for watch in _watches:
+        watch.look(workers=True)
+    try:
+        yield
+    finally:
+        for watch in _watches:
+            watch.look(workers=False)
 
 
 class Spinning:
@@ -79,27 +93,49 @@ class Rule:
         self._threads = threads
         self._spare = max(0, processors - threads)
         self._calm = 0
+        self._others = self._seconds = 0.0
+        self.wanted = False
 
-    def wanted(self, busy: float, own: float, seconds: float) -> bool | None:
-        """Returns True where others want the processors, False where they did not for a while, else None.
-
-        `busy`: seconds of all programs since the last look. `own`: those of this process. `seconds`: that passed.
-        """
-        taken = ((busy - own) / seconds - self._spare) / self._threads
+    def add(self, busy: float, own: float, seconds: float) -> None:
+        """Adds what the processors did: `busy` seconds of all programs and `own` ones in `seconds` that passed."""
+        self._others, self._seconds = self._others + busy - own, self._seconds + seconds
+        if self._seconds < LOOK:
+            return
+        taken = (self._others / self._seconds - self._spare) / self._threads
+        self._others = self._seconds = 0.0
         self._calm = self._calm + 1 if taken < FREE else 0
-        return True if taken > WANTED else False if self._calm >= CALM else None
+        self.wanted = taken > WANTED or (self.wanted and self._calm < CALM)
 
 
-def _watch(spinning: Spinning, threads: int) -> None:
-    processors = os.sched_getaffinity(0)
-    rule, before = Rule(threads, len(processors)), (busy_seconds(processors), time.process_time(), time.monotonic())
-    while True:
-        time.sleep(LOOK)
-        now = busy_seconds(processors), time.process_time(), time.monotonic()
-        wanted = rule.wanted(*(new - old for new, old in zip(now, before, strict=True)))
-        before = now
-        if wanted is not None:
-            (spinning.turn_off if wanted else spinning.turn_on)()
+class Watch:
+    """Turns spinning off and on by two rules: one for work beside the run's own workers, one for the rest."""
+
+    def __init__(self, spinning: Spinning, threads: int) -> None:
+        self._spinning = spinning
+        self._processors = os.sched_getaffinity(0)
+        self._alone, self._beside = (Rule(threads, len(self._processors)) for _ in range(2))
+        self._rule = self._alone
+        self._before = self._spent()
+        self._looking = threading.Lock()
+
+    def keep(self) -> None:
+        """Looks at the processors for ever."""
+        while True:
+            time.sleep(LOOK)
+            self.look()
+
+    def look(self, *, workers: bool | None = None) -> None:
+        """Adds what passed to the present rule; `workers` chooses the next."""
+        with self._looking:
+            now = self._spent()
+            self._rule.add(*(new - old for new, old in zip(now, self._before, strict=True)))
+            self._before = now
+            if workers is not None:
+                self._rule = self._beside if workers else self._alone
+            (self._spinning.turn_off if self._rule.wanted else self._spinning.turn_on)()
+
+    def _spent(self) -> tuple[float, float, float]:
+        return busy_seconds(self._processors), time.process_time(), time.monotonic()
 
 
 def busy_seconds(processors: Collection[int]) -> float:

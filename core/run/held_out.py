@@ -14,6 +14,7 @@ from grpo.core.measure.evaluate import complete
 from grpo.core.plan import Plan
 from grpo.core.processes.group import rows_of_all
 from grpo.core.processes.rank import count, rank
+from grpo.core.processes.spinning import beside_workers
 from grpo.core.rollout.players import player_of
 from grpo.core.rollout.synced import SyncedRollouts
 from grpo.core.rollout.turns.play import Plays
@@ -61,6 +62,7 @@ class HeldOut:
         due = step == self.plan.config.train.steps or (every and step % every == 0)
         return self.measure(step, rollouts) if due else {}
 
+    @beside_workers()
     def measure(self, step: int, rollouts: SyncedRollouts) -> dict[str, float]:
         """Returns the accuracy over all held-out episodes and of each environment; random numbers stay as they were."""
         parts = [part for part in self.plan.envs if part.held_out]

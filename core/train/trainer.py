@@ -37,6 +37,7 @@ from grpo.core.policy.modules import without_adapter
 from grpo.core.policy.save import save_whole
 from grpo.core.policy.whole import is_sharded, passes_of_its_own, unsharded
 from grpo.core.processes.sharding import asked_sharding, refuse_unsharded
+from grpo.core.processes.spinning import beside_workers
 from grpo.core.record.trained import TrainedRow
 from grpo.core.rollout.limits import tolerance_of
 from grpo.core.rollout.synced import SyncedRollouts
@@ -340,6 +341,7 @@ class PolicyTrainer(GRPOTrainer):  # type: ignore[misc]  # trl is not typed
         share = len(every) // self.accelerator.num_processes
         return every[self.accelerator.process_index * share :][:share]
 
+    @beside_workers()
     def _collected(self, episodes: Sequence[Episode]) -> list[Tensors]:
         collected = self._collector.collect(episodes, self.step, again=self._doubted)
         self._doubted = False

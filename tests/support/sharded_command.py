@@ -18,10 +18,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from grpo.core.cli import slurm
+from grpo.core.cli import launch
 
 # What a script of `grpo launch` sets, and what `accelerate launch` adds to it.
-FSDP = {**slurm.FSDP, "FSDP_CPU_RAM_EFFICIENT_LOADING": "true", "ACCELERATE_TORCH_DEVICE": "cpu"}
+FSDP = {**launch.FSDP, "FSDP_CPU_RAM_EFFICIENT_LOADING": "true", "ACCELERATE_TORCH_DEVICE": "cpu"}
 PLAIN = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "GLOO_SOCKET_IFNAME": "lo"}
 
 
