@@ -222,8 +222,8 @@ def _read(file: Path) -> dict[str, Any]:
         raise UsageError(f"cannot read the configuration {file}: {error.strerror}") from None
     except (ValueError, UnicodeDecodeError) as error:
         kind = "JSON" if file.suffix == ".json" else "TOML"
-        hint = '. Texts need quotes, as in env = "gsm8k"' if "Invalid value" in str(error) else ""
-        raise UsageError(f"{file} is not valid {kind}: {error}{hint}") from None
+        hint = 'Texts need quotes, as in env = "gsm8k"' if "Invalid value" in str(error) else "Correct it there"
+        raise UsageError(f"{file} is not valid {kind}: {error}. {hint}.") from None
     if not isinstance(tree, dict):
         raise UsageError(f"{file} must hold a table of settings, not {type(tree).__name__}")
     return tree
