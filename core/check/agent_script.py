@@ -46,7 +46,7 @@ class Asked:
     replies: tuple[Reply, ...]
 
     def delivered(self) -> None:
-        """Takes note of nothing: here it does not matter whether the answer reached the agent."""
+        """Does nothing: no check asks whether the answer reached the agent."""
 
 
 @dataclass(slots=True)

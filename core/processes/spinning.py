@@ -8,7 +8,7 @@ and otherwise, where OMP_WAIT_POLICY is passive, not at all; it checks whenever 
 an idle team of its own, of more threads than processors, turns spinning off for all, and on again when it ends. Others
 want the processors where their time, which Linux counts, leaves fewer free than this process has threads. (Waits for a
 processor would not do: where threads sleep, waking them is such a wait, on a quiet machine too.) A run's own workers
-score and play beside its sampling and rest during its updates, so the two are judged apart.
+are busy while it samples and scores and idle while it updates, so the two have a rule each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from grpo.core.processes.memory import BEFORE_TORCH
 
 VARIABLE = "GOMP_SPINCOUNT"
-LOOK = 0.25  # seconds, over which the processors are judged
+LOOK = 0.25  # seconds over which the use of the processors is averaged
 WANTED, FREE = 0.1, 0.05  # of a processor for each thread: what others have to take, and may take
 CALM = 10  # looks in a row that find the processors free before threads spin again: programs that pause come back
 IDLE = (3, 4)  # columns of /proc/stat: idle, and idle while a disk works
@@ -43,7 +43,7 @@ def watch_processors(threads: int) -> None:
 
 @contextmanager
 def beside_workers() -> Iterator[None]:
-    """Judges the processors by a rule of its own, while workers of the run score and play."""
+    """Applies the rule for times in which the run's own workers are busy, while it lasts."""
     for watch in _watches:
         watch.look(workers=True)
     try:
@@ -97,7 +97,7 @@ class Rule:
         self.wanted = False
 
     def add(self, busy: float, own: float, seconds: float) -> None:
-        """Adds what the processors did: `busy` seconds of all programs and `own` ones in `seconds` that passed."""
+        """Adds a use of the processors: in `seconds`, all programs took `busy` seconds and this process `own`."""
         self._others, self._seconds = self._others + busy - own, self._seconds + seconds
         if self._seconds < LOOK:
             return
@@ -108,7 +108,7 @@ class Rule:
 
 
 class Watch:
-    """Turns spinning off and on by two rules: one for work beside the run's own workers, one for the rest."""
+    """Turns spinning off and on, by one rule while the run's own workers are busy and another while they are idle."""
 
     def __init__(self, spinning: Spinning, threads: int) -> None:
         self._spinning = spinning
@@ -119,13 +119,13 @@ class Watch:
         self._looking = threading.Lock()
 
     def keep(self) -> None:
-        """Looks at the processors for ever."""
+        """Looks at the processors again and again."""
         while True:
             time.sleep(LOOK)
             self.look()
 
     def look(self, *, workers: bool | None = None) -> None:
-        """Adds what passed to the present rule; `workers` chooses the next."""
+        """Measures the time since the last look for the rule in force; `workers`: whether they are busy from now on."""
         with self._looking:
             now = self._spent()
             self._rule.add(*(new - old for new, old in zip(now, self._before, strict=True)))

@@ -99,14 +99,14 @@ def test_a_process_is_watched_once_and_not_where_somebody_chose_how_threads_wait
 
 
 def decisions(rule: Rule, taken: list[float], own: float = 1.7, looks: int = 1) -> list[bool]:
-    """Returns what a rule says while others take these processors; `looks` are added in each time it decides."""
-    said = []
+    """Returns whether a rule finds the processors wanted while others take these shares; `looks`: for each decision."""
+    wanted = []
     for part in taken:
         for _ in range(looks):
             seconds = LOOK / looks
             rule.add(busy=seconds * (own + part), own=seconds * own, seconds=seconds)
-        said.append(rule.wanted)
-    return said
+        wanted.append(rule.wanted)
+    return wanted
 
 
 def test_threads_stop_spinning_at_once_beside_others_and_spin_again_when_it_was_calm_for_long() -> None:

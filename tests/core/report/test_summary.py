@@ -17,8 +17,8 @@ from grpo.core.report.summary import arithmetic_of, summary_of, weights_of
 
 def metrics_of(value: Any) -> list[Any]:
     made = summary_of("run", RunLine(Path()), {}, {}, [{"step": 1, "reward": value}], [])
-    found: list[Any] = made["metrics"]["reward"]
-    return found
+    rewards: list[Any] = made["metrics"]["reward"]
+    return rewards
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ def test_an_update_with_a_broken_gradient_ends_the_run_before_a_checkpoint(
 
 
 def test_a_broken_supervised_step_ends_the_warm_up(arguments: TrainingArguments) -> None:
-    told = LossCallback(lambda step, loss: None, StopRequest())
+    callback = LossCallback(lambda step, loss: None, StopRequest())
     with pytest.raises(RunError, match="the loss of supervised step 2 is nan"):
-        told.on_log(arguments, TrainerState(global_step=2), TrainerControl(), logs={"loss": math.nan})
+        callback.on_log(arguments, TrainerState(global_step=2), TrainerControl(), logs={"loss": math.nan})
 
 
 def test_metrics_are_json_for_every_reader() -> None:

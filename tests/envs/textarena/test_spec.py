@@ -21,13 +21,13 @@ GAMES = {"GuessTheNumber-v0": 10, "FrozenLake-v0-random": 100, "2048-v0-mega-eas
 
 def transcript(env: Any, seed: int, moves: int = 6) -> list[Any]:
     """What an episode shows, played with the same moves."""
-    told = [env.reset(seed=seed)[0]]
+    shown = [env.reset(seed=seed)[0]]
     for number in range(moves):
         *step, info = env.step(f"I take <action>[{('down', 'right', '1 2 3 4', '7')[number % 4]}]</action>")
-        told.append((*step, info))
+        shown.append((*step, info))
         if step[2] or step[3]:
             break
-    return told
+    return shown
 
 
 @pytest.mark.slow
@@ -41,18 +41,18 @@ def test_games_are_sound_environments_of_texts(host: Host, name: str) -> None:
 
 def test_a_game_is_won_and_its_last_reward_counts(host: Host) -> None:
     env = host.env("textarena:GuessTheNumber-v0:max_number=8").make()
-    told, info = env.reset(seed=5)
-    assert "between 1 and 8" in told
+    observation, info = env.reset(seed=5)
+    assert "between 1 and 8" in observation
     assert info["row"] == {"game": "GuessTheNumber-v0"}
     low, high = 1, 8
     while True:
         guess = (low + high) // 2
-        told, reward, ended, cut, info = env.step(f"Half of it: <answer>{guess}</answer>")
+        observation, reward, ended, cut, info = env.step(f"Half of it: <answer>{guess}</answer>")
         if ended:
             break
         assert reward == 0.0
-        assert "Half of it" not in told, "the conversation holds what the policy said"
-        low, high = (guess + 1, high) if "higher" in told else (low, guess - 1)
+        assert "Half of it" not in observation, "the conversation holds what the policy said"
+        low, high = (guess + 1, high) if "higher" in observation else (low, guess - 1)
     assert (reward, cut, info["success"], info["invalid_move"]) == (1.0, False, True, False)
     assert "Congratulations" in info["reason"]
 
@@ -60,8 +60,8 @@ def test_a_game_is_won_and_its_last_reward_counts(host: Host) -> None:
 def test_invalid_moves_are_answered_and_then_lose(host: Host) -> None:
     env = host.env("textarena:GuessTheNumber-v0").make()
     env.reset(seed=1)
-    told, *_ = env.step("no number")
-    assert "invalid move" in told
+    observation, *_ = env.step("no number")
+    assert "invalid move" in observation
     _, reward, ended, _, info = env.step("none again")
     assert ended
     assert reward < 1.0
@@ -112,8 +112,8 @@ def test_a_move_that_a_game_cannot_stand_has_lost_it(host: Host, monkeypatch: py
     env.reset(seed=1)
     with monkeypatch.context() as patched:
         patched.setattr(Graders, "ask", lambda self, request, works: Reply(None, "the grader raised KeyError: 'x'"))
-        told, reward, ended, cut, info = env.step("7")
-    assert (told, reward, ended, cut) == ("", 0.0, True, False)
+        observation, reward, ended, cut, info = env.step("7")
+    assert (observation, reward, ended, cut) == ("", 0.0, True, False)
     assert (info["reason"], info["success"]) == ("Invalid Move: the grader raised KeyError: 'x'", False)
 
 
@@ -137,8 +137,8 @@ def test_a_game_in_the_sandbox_goes_as_one_that_is_played_here(host: Host, name:
     for move in moves:
         ended, _ = game.step(action=f"[{move}]" if brackets else move)
         here = outcome_of(game, bool(ended), output_of(game))
-        told, reward, over, _, info = env.step(move)
-        assert (told, reward, over) == (here["told"], here["reward"], here["ended"])
+        observation, reward, over, _, info = env.step(move)
+        assert (observation, reward, over) == (here["told"], here["reward"], here["ended"])
         if over:
             assert info["reason"] == here["reason"]
             break
@@ -161,8 +161,8 @@ def test_a_game_that_asks_another_model_is_refused(
 def test_an_endless_number_is_an_invalid_move(host: Host) -> None:
     env = host.env("textarena:GuessTheNumber-v0").make()
     env.reset(seed=1)
-    told, *_ = env.step(f"[{'7' * 1_000_000}]")
-    assert "invalid move" in told
+    observation, *_ = env.step(f"[{'7' * 1_000_000}]")
+    assert "invalid move" in observation
 
 
 def test_a_budget_of_turns_truncates(host: Host) -> None:

@@ -55,8 +55,8 @@ class Seen:
 def logits_of(model: Any) -> torch.Tensor:
     ids = torch.arange(3, 300).reshape(3, 99)
     with torch.no_grad():
-        found: torch.Tensor = model(ids).logits
-    return found
+        logits: torch.Tensor = model(ids).logits
+    return logits
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def seen(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFactory
     models: list[Any] = []
     saved: list[int] = []
     share, close = shared_weights.share_frozen, VllmEngine.close
-    found: dict[str, Any] = {}
+    ended: dict[str, Any] = {}
 
     def noted(model: Any, served: Any) -> int:
         models.extend((model, served))
@@ -81,12 +81,12 @@ def seen(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFactory
 
     def closed(engine: Any) -> None:
         model, served = models
-        found["shared"] = {p.untyped_storage().data_ptr() for p in served.parameters()}
+        ended["shared"] = {p.untyped_storage().data_ptr() for p in served.parameters()}
         frozen = {name: p for name, p in model.named_parameters() if ".lora_" not in name}
-        found["policy"] = {name: p.untyped_storage().data_ptr() for name, p in frozen.items()}
-        found["frozen"] = {name: p.detach().clone() for name, p in frozen.items()}
+        ended["policy"] = {name: p.untyped_storage().data_ptr() for name, p in frozen.items()}
+        ended["frozen"] = {name: p.detach().clone() for name, p in frozen.items()}
         with model.disable_adapter():
-            found["logits"] = logits_of(model.eval())
+            ended["logits"] = logits_of(model.eval())
         close(engine)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -95,7 +95,7 @@ def seen(tiny_model: Path, vowels: str, tmp_path_factory: pytest.TempPathFactory
         patch.setattr(shared_weights, "share_frozen", noted)
         patch.setattr(VllmEngine, "close", closed)
         train(settings(tiny_model, vowels, out))
-    return Seen(out, saved=saved[0], **found)
+    return Seen(out, saved=saved[0], **ended)
 
 
 def test_every_frozen_parameter_is_the_engines_own_memory_after_training_too(seen: Seen) -> None:

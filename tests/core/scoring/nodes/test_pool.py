@@ -174,11 +174,11 @@ def test_a_group_is_one_call_on_a_node_too() -> None:
 
 def test_programs_are_judged_on_nodes_and_rewards_of_this_thread_stay_here() -> None:
     nodes, here = [Near("a")], threading.get_ident()
-    seen: set[int] = set()
+    threads: set[int] = set()
 
     @reward(version=1, isolation="inline")
     def local(completion: str) -> float:
-        seen.add(threading.get_ident())
+        threads.add(threading.get_ident())
         return 1.0
 
     row = {"tests": ["assert f(2) == 4", "assert f(-3) == -6"], "entry_point": "f"}
@@ -187,7 +187,7 @@ def test_programs_are_judged_on_nodes_and_rewards_of_this_thread_stay_here() -> 
         outcomes = scorer.score(batch)
     assert [outcome.score for outcome in outcomes["code"]] == [1.0, 0.0]
     assert nodes[0].asked
-    assert seen == {here}
+    assert threads == {here}
 
 
 def test_passing_a_plugin_on_loads_none_of_its_code() -> None:
