@@ -6,10 +6,11 @@
 All sides train the same model on the same prompts with the same batch, loss and token limit; each runs in a fresh
 process, the sides take turns, and a round's figure is the median step without the first three, from its first prompt to
 the changed weights. `sampling` is generation with the handing over of weights, `update` forward and backward passes and
-the optimizer. Plain TRL generates with transformers and scores with the same reward called in a loop; torch's threads
-and memory are as they come there, and as `grpo run` sets them on our side. --vllm adds rollouts by vLLM in the same
-process, every sync proven, and the same one batch ahead (--ahead 1). That samples beside the update, so its tokens are
-those of a second of the step. Accuracy of any side is not measured here.
+the optimizer. Plain TRL generates with transformers and scores with the same reward called in a loop. It passes 8
+completions of a named model at once, its default, as more take longer there, and all of the embedded one. torch's
+threads and memory are as they come there, and as `grpo run` sets them on our side. --vllm adds rollouts by vLLM in the
+same process, every sync proven, and the same one batch ahead (--ahead 1). That samples beside the update, so its tokens
+are those of a second of the step. Accuracy of any side is not measured here.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from grpo.core.processes.memory import BEFORE_TORCH
 
 WARMUP_STEPS = 3
 GROUP = 8  # completions of a prompt
+TRL_BATCH = 8  # completions of a named model in a forward and backward pass: more take longer there
 ROLLOUTS: dict[str, dict[str, Any]] = {  # of our sides
     "grpo": {},
     "grpo, vLLM": {"backend": "vllm"},
@@ -55,8 +57,9 @@ def configuration(options: argparse.Namespace, out: Path, side: str = "grpo") ->
             "prompts_per_step": options.prompts,
             "group_size": GROUP,
             "dtype": options.dtype,
+            "micro_batch_size": TRL_BATCH if side not in ROLLOUTS and options.model else None,
         },
-        "rollout": {"max_completion_length": options.max_completion_length, **ROLLOUTS[side]},
+        "rollout": {"max_completion_length": options.max_completion_length, **ROLLOUTS.get(side, {})},
         "lora": {"enabled": options.lora},
         "evaluation": {"size": 0},
         "output": {"save_every": options.steps},
@@ -107,7 +110,7 @@ def plain_trl(options: argparse.Namespace, out: Path) -> list[Step]:
     from grpo.core.train.trainer import grpo_config
     from grpo.plugins.host import Host
 
-    plan = make_plan(parse_config(configuration(options, out)), Host.discover())
+    plan = make_plan(parse_config(configuration(options, out, options.side)), Host.discover())
     score = plan.rewards[0].spec.function
     rows = Dataset.from_dict(
         {"prompt": [list(e.prompt) for e in plan.train], "answer": [e.row["answer"] for e in plan.train]}

@@ -99,7 +99,7 @@ def planned(
     from grpo.core.planning.objective import bind_objective
     from grpo.core.planning.output import RUNS
     from grpo.core.planning.sync import decide_sync
-    from grpo.core.planning.training import decide_batch
+    from grpo.core.planning.training import refuse_uneven_batch
     from grpo.core.policy.load import PolicySource
     from grpo.core.rollout.types import context_length
     from grpo.core.timing.expected import expected, judges_of
@@ -133,7 +133,7 @@ def planned(
     if longest is not None and context > longest:
         raise UsageError(f"--context {context} is over the model's own {longest}.")
     if config.train.micro_batch_size is not None:
-        decide_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
+        refuse_uneven_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
     begins("counting memory")
     kind = device.kind if nodes is None else "cuda"
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0, device=kind)

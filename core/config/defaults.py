@@ -10,6 +10,7 @@ EMBEDDED_STEPS = 60
 EPOCHS = 1.0
 MADE_EPISODES = 1000  # at least, of an environment that makes its own
 NAMED_MICRO_BATCH = 8
+SHORT_MICRO_TOKENS = 2048  # of prompts and completions up to which more of them go through the model at once
 DEFAULT_LR = {"embedded": 3e-5, "named": 1e-6}
 LORA_LR_FACTOR = 10.0  # an adapter wants about ten times the learning rate of full fine-tuning
 WARMUP_LR_FACTOR = 10.0  # and supervised steps about ten times that of policy-gradient steps

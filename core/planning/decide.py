@@ -18,7 +18,7 @@ from grpo.core.planning.output import decide_output, disk_bytes
 from grpo.core.planning.rollout import decide_rollout, refuse_idle_partial, refuse_unfit_server
 from grpo.core.planning.rows import decide_steps, read_rows, refuse_no_demonstrations, start_envs
 from grpo.core.planning.sync import decide_sync
-from grpo.core.planning.training import decide_batch, decide_batch_of_turns, decide_optimizer, slips
+from grpo.core.planning.training import decide_batch, decide_optimizer, refuse_uneven_batch, slips
 from grpo.core.planning.turns import decide_turns, short_of_turns, turn_notes
 from grpo.core.policy.load import count_parameters, refuse_unknown_targets
 from grpo.core.processes.loading import loading
@@ -37,7 +37,7 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     facts = gather_facts(config, host)
     loss, advantage = bind_objective(config, host)
     agent = decide_agent(config, host, facts.envs, loss, advantage)
-    micro = decide_batch(config, facts)
+    refuse_uneven_batch(config, facts)
     optimizer = decide_optimizer(config, facts)
     sync = decide_sync(config, optimizer.dtype)
     correction = decide_rollout(config, facts.processes)
@@ -62,8 +62,8 @@ def make_plan(config: RunConfig, host: Host, *, fresh: bool = True, served: bool
     turns = decide_turns(config.rollout, facts.envs, completion, model.room(longest), agent=agent is not None)
     budgets = {"max_completion_length": completion, **asdict(turns)}
     rollout = settle(RolloutSettings, config.rollout, weight_sync=sync, **budgets)
-    if agent is not None or (turns.max_turns is not None and not facts.source.embedded):
-        micro = decide_batch_of_turns(config, micro, longest + rollout.length)
+    several = agent is not None or (turns.max_turns is not None and not facts.source.embedded)
+    micro = decide_batch(config, facts, longest, rollout.length, turns=several)
     notes = [
         *divided,
         *(short_of_turns(config.rollout, turns, completion, model.context) if agent is None else []),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -72,8 +73,8 @@ def slips(config: RunConfig, facts: Facts, optimizer: OptimizerPart, model_confi
         )
 
 
-def decide_batch(config: RunConfig, facts: Facts) -> int:
-    """Chooses how many completions go through the model at once. Raises UsageError."""
+def refuse_uneven_batch(config: RunConfig, facts: Facts) -> None:
+    """Raises UsageError where the completions of a step cannot be divided among processes and micro batches."""
     train, processes = config.train, facts.processes
     total = train.prompts_per_step * train.group_size
     if total > MOST_COMPLETIONS:
@@ -86,23 +87,34 @@ def decide_batch(config: RunConfig, facts: Facts) -> int:
             f"{train.prompts_per_step} prompts x {train.group_size} completions = {total} cannot be shared by "
             f"{processes} processes. Choose train.prompts_per_step so that the product is a multiple of {processes}."
         )
-    share = total // processes
-    micro = train.micro_batch_size
-    if micro is None:
-        most = share if facts.source.embedded else min(defaults.NAMED_MICRO_BATCH, share)
-        micro = max(size for size in range(1, most + 1) if share % size == 0)
-    elif share % micro:
+    share, micro = total // processes, train.micro_batch_size
+    if micro is not None and share % micro:
         raise UsageError(
             f"train.micro_batch_size {micro} does not divide the {share} completions of each process "
             f"({train.prompts_per_step} prompts x {train.group_size} completions / {processes} processes). "
-            f"Choose one of {', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
+            f"Choose one of {', '.join(map(str, _divisors(share)))}."
         )
-    return micro
 
 
-def decide_batch_of_turns(config: RunConfig, micro: int, context: int) -> int:
-    """Returns the micro batches for rows of several turns, up to `context` tokens; `micro`: those for answers."""
-    if config.train.micro_batch_size is not None:
-        return micro
-    most = max(1, defaults.ROLLOUT_MICRO_TOKENS // context)
-    return max(size for size in range(1, min(micro, most) + 1) if micro % size == 0)
+def decide_batch(config: RunConfig, facts: Facts, prompt: int, after: int, *, turns: bool) -> int:
+    """Chooses how many rows go through the model at once; of few tokens more, as small products are slow.
+
+    `prompt`, `after`: the most tokens of a prompt, and after it. `turns`: rows are of several turns, which share less.
+    """
+    train = config.train
+    if train.micro_batch_size is not None:
+        return train.micro_batch_size
+    share = train.prompts_per_step * train.group_size // facts.processes
+    most = share if facts.source.embedded else defaults.NAMED_MICRO_BATCH
+    members = train.group_size if train.share_prompts and train.head == "grpo" else 1
+
+    def fits(size: int) -> bool:
+        if turns:
+            return size == 1 or (size <= most and size * (prompt + after) <= defaults.ROLLOUT_MICRO_TOKENS)
+        return size <= most or size * after + math.ceil(size / members) * prompt <= defaults.SHORT_MICRO_TOKENS
+
+    return max(filter(fits, _divisors(share)))
+
+
+def _divisors(share: int) -> list[int]:
+    return [size for size in range(1, share + 1) if share % size == 0]

@@ -137,10 +137,10 @@ def test_the_learning_rate_depends_on_what_is_trained(plan_of: MakePlan) -> None
 @pytest.mark.parametrize(
     ("train", "processes", "micro", "accumulation"),
     [
-        ({}, 1, 8, 8),
-        ({}, 2, 8, 4),
+        ({}, 1, 32, 2),
+        ({}, 2, 32, 1),
         ({"micro_batch_size": 16}, 2, 16, 2),
-        ({"prompts_per_step": 3, "group_size": 5}, 1, 5, 3),
+        ({"prompts_per_step": 3, "group_size": 5}, 1, 15, 1),
         ({"prompts_per_step": 1, "group_size": 7}, 7, 1, 1),
     ],
 )
