@@ -3,10 +3,11 @@
     python benchmarks/busy.py [--load "1 loop" ...] [--rounds 3] [--steps 12] [--model DIR --dataset FILE ...]
 
 The loads are programs that do nothing but compute: none, one, two, two that pause (half of the time, by turns of 0.2 to
-2 s), and a reward that worker processes compute while the trainer does. Options that are not named here go to
-step_time.py, whose steps these are. A figure is the median of the rounds; with a constant our rule does nothing
-(core/processes/spinning.py). Beside it stand how many times as long as the best constant the rule takes, and plain TRL
-as long as the rule. The first column has the load of the machine before, which is 0 on a quiet one.
+2 s), one that works for 0.03 of each 0.1 s, one that works for 0.3 of each 1.5 s, and a reward that worker processes
+compute while the trainer does. Options that are not named here go to step_time.py, whose steps these are. A figure is
+the median of the rounds; with a constant our rule does nothing (core/processes/spinning.py). Beside it stand how many
+times as long as the best constant the rule takes, and plain TRL as long as the rule. The first column has the load of
+the machine before, which is 0 on a quiet one.
 """
 
 from __future__ import annotations
@@ -31,12 +32,21 @@ while True:
     while time.monotonic() < ends: pass
     time.sleep(length)
 """
+WORKING = """
+import time
+while True:
+    ends = time.monotonic() + {busy}
+    while time.monotonic() < ends: pass
+    time.sleep({rest})
+"""
 REWARD = ["--reward", f"{Path(__file__).with_name('busy_reward.py')}:costly"]
 LOADS: dict[str, tuple[list[str], list[str]]] = {  # programs, and options of step_time.py
     "nothing": ([], []),
     "1 loop": ([LOOP], []),
     "2 loops": ([LOOP] * 2, []),
     "2 that pause": ([PAUSING] * 2, []),
+    "1 at 30%": ([WORKING.format(busy=0.03, rest=0.07)], []),
+    "1 in bursts": ([WORKING.format(busy=0.3, rest=1.2)], []),
     "reward in workers": ([], REWARD),
 }
 RULE = "rule"

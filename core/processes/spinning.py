@@ -1,4 +1,4 @@
-"""Lets idle OpenMP threads spin while the processors are free, and sleep at once while others want them.
+"""Lets idle OpenMP threads spin while the processors are mostly free, and sleep at once while others want them.
 
 A thread that spins for 0.03 ms mostly need not be woken, and steps are a third faster. Beside other programs steps take
 up to 2.7 times as long. GOMP_SPINCOUNT is read only once.
@@ -6,9 +6,10 @@ up to 2.7 times as long. GOMP_SPINCOUNT is read only once.
 Theory of operation. libgomp spins GOMP_SPINCOUNT times only if it manages no more threads than there are processors,
 and otherwise, where OMP_WAIT_POLICY is passive, not at all; it checks whenever a thread waits. So a thread of ours with
 an idle team of its own, of more threads than processors, turns spinning off for all, and on again when it ends. Others
-want the processors where their time, which Linux counts, leaves fewer free than this process has threads. (Waits for a
-processor would not do: where threads sleep, waking them is such a wait, on a quiet machine too.) A run's own workers
-are busy while it samples and scores and idle while it updates, so the two have a rule each.
+want the processors where their time, which Linux counts, leaves clearly fewer free than this process has threads, on
+average over a second: beside a program that works for a third of the time, spinning still pays. (Waits for a processor
+would not do: where threads sleep, waking them is such a wait, on a quiet machine too.) A run's own workers are busy
+while it samples and scores and idle while it updates, so the two have a rule each.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ from pathlib import Path
 from grpo.core.processes.memory import BEFORE_TORCH
 
 VARIABLE = "GOMP_SPINCOUNT"
-LOOK = 0.25  # seconds over which the use of the processors is averaged
-WANTED, FREE = 0.1, 0.05  # of a processor for each thread: what others have to take, and may take
-CALM = 10  # looks in a row that find the processors free before threads spin again: programs that pause come back
+LOOK = 0.25  # seconds from look to look at the use of the processors
+NEWEST = 0.25  # weight of the last look in the average, so that programs that pause count by how long they work
+WANTED, FREE = (
+    0.25,
+    0.15,
+)  # of a processor for each thread: what others have to take, and may take; below, spinning pays
 IDLE = (3, 4)  # columns of /proc/stat: idle, and idle while a disk works
 _watches: list[Watch] = []  # the one of this process
 
@@ -92,8 +96,8 @@ class Rule:
     def __init__(self, threads: int, processors: int) -> None:
         self._threads = threads
         self._spare = max(0, processors - threads)
-        self._calm = 0
         self._others = self._seconds = 0.0
+        self._taken = 0.0  # of a processor for each thread, by others, on average
         self.wanted = False
 
     def add(self, busy: float, own: float, seconds: float) -> None:
@@ -103,8 +107,8 @@ class Rule:
             return
         taken = (self._others / self._seconds - self._spare) / self._threads
         self._others = self._seconds = 0.0
-        self._calm = self._calm + 1 if taken < FREE else 0
-        self.wanted = taken > WANTED or (self.wanted and self._calm < CALM)
+        self._taken += NEWEST * (taken - self._taken)
+        self.wanted = self._taken > (FREE if self.wanted else WANTED)
 
 
 class Watch:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from grpo.core.processes.spinning import CALM, LOOK, Rule, busy_seconds
+from grpo.core.processes.spinning import LOOK, Rule, busy_seconds
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts what processors do")
 
@@ -65,9 +65,11 @@ every = len(os.sched_getaffinity(0)) * LOOK
 with beside_workers():
     watch.spent = every, 0.0, LOOK  # they take all processors,
     watch.look()
+    watch.spent = 2 * every, 0.0, 2 * LOOK
+    watch.look()
     print(switch.off)
 print(switch.off)
-watch.spent = every, 0.0, 2 * LOOK  # and rest while the run learns
+watch.spent = 2 * every, 0.0, 3 * LOOK  # and rest while the run learns
 watch.look()
 print(switch.off)
 with beside_workers():
@@ -109,25 +111,33 @@ def decisions(rule: Rule, taken: list[float], own: float = 1.7, looks: int = 1) 
     return wanted
 
 
-def test_threads_stop_spinning_at_once_beside_others_and_spin_again_when_it_was_calm_for_long() -> None:
-    calm, busy = [False], [True]
-    taken = [0.0, 0.5, *[0.02] * CALM, 0.15, *[0.0] * CALM]  # of a processor, by others
-    assert decisions(Rule(threads=2, processors=2), taken) == calm + busy * CALM + calm * (2 + CALM)
-    restless = [0.5, *[0.0] * (CALM - 1), 0.15, *[0.0] * CALM]
-    assert decisions(Rule(threads=2, processors=2), restless) == busy * (2 * CALM) + calm
+def test_threads_sleep_soon_beside_a_busy_program_and_spin_again_soon_after_it() -> None:
+    beside = decisions(Rule(threads=2, processors=2), [*[0.8] * 8, *[0.0] * 8])
+    assert not beside[0]
+    assert beside[4:8] == [True] * 4
+    assert beside[-1:] == [False]
+    assert beside[8], "it may go on after a pause"
+
+
+def test_little_work_of_others_is_no_reason_to_sleep_however_it_is_spread() -> None:
+    steady, bursts = [0.3] * 24, [0.8, 0.0, 0.0, 0.0, 0.0, 0.0] * 4
+    assert decisions(Rule(threads=2, processors=2), steady) == [False] * 24
+    assert decisions(Rule(threads=2, processors=2), bursts) == [False] * 24
+    half = decisions(Rule(threads=2, processors=2), [1.0, 1.0, 0.0, 0.0] * 8)
+    assert half[-8:] == [True] * 8, "programs that work half of the time"
 
 
 def test_short_looks_count_together() -> None:
-    assert decisions(Rule(threads=2, processors=2), [0.5, 0.0], looks=4) == [True, True]
+    assert decisions(Rule(threads=2, processors=2), [2.5, 0.0], looks=4) == [True, True]
     rule = Rule(threads=2, processors=2)
-    rule.add(busy=0.2 * LOOK, own=0.0, seconds=0.2 * LOOK)  # all of a processor, but for too short a time to judge
+    rule.add(busy=LOOK, own=0.0, seconds=0.2 * LOOK)  # more than all, but for too short a time to judge
     assert not rule.wanted
 
 
 def test_others_may_have_the_processors_that_the_threads_leave_free() -> None:
-    assert decisions(Rule(threads=4, processors=8), [3.9], own=4.0) == [False]
-    assert decisions(Rule(threads=4, processors=8), [4.9], own=3.0) == [True]
-    assert decisions(Rule(threads=8, processors=4), [0.1], own=2.9) == [False]  # more threads than processors
+    assert decisions(Rule(threads=4, processors=8), [3.9] * 9, own=4.0)[-1:] == [False]
+    assert decisions(Rule(threads=4, processors=8), [5.9] * 9, own=2.0)[-1:] == [True]
+    assert decisions(Rule(threads=8, processors=4), [0.1] * 9, own=2.9)[-1:] == [False]  # more threads than processors
 
 
 @linux
