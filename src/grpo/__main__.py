@@ -8,6 +8,6 @@ from pathlib import Path
 if sys.path and (Path(sys.path[0]) / "src" / "grpo" / "__main__.py").is_file():
     del sys.path[0]
 
-from grpo.core.cli.main import main
+from grpo.core.cli.entry import main
 
 main()
