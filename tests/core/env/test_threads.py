@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -172,3 +173,24 @@ def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is
     assert isinstance(found[0], Raised)
     assert Server.open == 1, "a server with room for one batch has room for the next"
     assert not hang.ended.is_set()
+
+
+@pytest.mark.core
+def test_an_environment_that_ends_the_process_ends_its_own_rollout_alone() -> None:
+    class Ends(Slow):
+        def close(self) -> None:
+            os._exit(9)
+
+    def ends(env: Any) -> None:
+        os._exit(7)
+
+    def forks(env: Any) -> int:
+        if not (child := os.fork()):
+            os._exit(5)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    with pytest.warns(RuntimeWarning, match=r"os\._exit\(9\)"), EnvThreads(Ends, seconds=PATIENCE) as threads:
+        found = threads.call({0: works, 1: ends, 2: forks})
+    assert isinstance(found[0], set)
+    assert found[1].explained().startswith("SystemExit: it called os._exit(7) (at env/test_threads.py:")
+    assert found[2] == 5, "a fork of the environment may end"
