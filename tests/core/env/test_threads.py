@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -194,3 +196,16 @@ def test_an_environment_that_ends_the_process_ends_its_own_rollout_alone() -> No
     assert isinstance(found[0], set)
     assert found[1].explained().startswith("SystemExit: it called os._exit(7) (at env/test_threads.py:")
     assert found[2] == 5, "a fork of the environment may end"
+
+
+def test_an_environment_whose_own_thread_ends_the_process_is_told_of() -> None:
+    code = (
+        "import os, threading\nfrom grpo.core.env.threads import EnvThreads\n"
+        "def ends(env):\n    thread = threading.Thread(target=lambda: os._exit(5), name='theirs')\n"
+        "    thread.start()\n    thread.join()\n"
+        "with EnvThreads(dict, seconds=60) as threads:\n    threads.call({0: ends})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 5
+    assert "the thread theirs of a plugin called os._exit(5), which ends this process" in done.stderr
+    assert "--env-processes 1" in done.stderr
