@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import click
@@ -17,6 +18,7 @@ from grpo.plugins.host import Host, Registration
 from grpo.plugins.specs import KINDS, Kind
 
 STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+QUIET = 5.0  # seconds after which a check of an environment says that it goes on
 
 
 @click.command()
@@ -100,12 +102,19 @@ def _checked(host: Host, kind: Kind, spec: str, env: str | None = None) -> Repor
     if kind == "agent":
         click.echo(f"playing two episodes side by side, of at most {module.SECONDS:g} s ...", err=True)
     check_plugin: Callable[..., Report] = getattr(module, f"check_{kind}")
+    note = f"still checking {spec}, for a minute at most ..."
+    slow = threading.Timer(QUIET, click.echo, [note], {"err": True})
+    slow.daemon = True
+    if kind == "env":
+        slow.start()
     try:
         return check_plugin(getattr(host, kind)(spec), **given)
     except SandboxUnavailable as error:
         if kind not in ("sandbox", "session"):
             raise
         return _skipped(host.find(kind, spec), str(error))
+    finally:
+        slow.cancel()
 
 
 def _skipped(known: Registration, why: str, severity: Severity = "note") -> Report:

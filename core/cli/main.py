@@ -93,13 +93,13 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    for name, value in BEFORE_TORCH.items():
-        os.environ.setdefault(name, value)
-    if count() > 1:
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # who did not come is told once, by us
-    silence_unloaded()
-    open_standard_streams()
     try:
+        for name, value in BEFORE_TORCH.items():
+            os.environ.setdefault(name, value)
+        if count() > 1:
+            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # who did not come is told once, by us
+        silence_unloaded()
+        open_standard_streams()
         with _interrupts():
             code = _one_of_several() if count() > 1 else cli(standalone_mode=False)
         sys.stdout.flush()

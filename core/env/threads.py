@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self
 from grpo.core.scoring.outcome import explain
 from grpo.plugins.error_lines import line_that_raised
 from grpo.plugins.errors import GrpoError
+from grpo.plugins.exit_guard import raise_on_exit
 
 _ENGINE = Path(__file__).resolve().parents[1]
 AT_ONCE = 64  # calls that run at the same time
@@ -130,6 +131,7 @@ class _Worker:
         self.thread.start()
 
     def _run(self) -> None:
+        raise_on_exit()
         env: Any = None
         while (call := self.calls.get()) is not None:
             try:
@@ -141,7 +143,7 @@ class _Worker:
         if env is not None:
             try:
                 env.close()
-            except Exception as error:  # of no rollout: this one has ended
+            except (Exception, SystemExit) as error:  # of no rollout: this one has ended
                 warnings.warn(
                     f"an environment raised when it was closed: {type(error).__name__}: {error}",
                     RuntimeWarning,

@@ -26,6 +26,7 @@ from grpo.plugins.session import Exit, Session, SessionJob, SessionLimits, Sessi
 REWARD = "/logs/verifier/reward.txt"
 GRADER_HOME = "/tmp/grader"
 MOST_FILES, MOST_CARRIED = 20_000, 256 << 20  # of a working directory, and bytes
+_LARGE = f"it has more than {MOST_CARRIED >> 20} MiB or {MOST_FILES:,} files"
 LIFE = 86_400.0  # seconds of a machine: waiting for the policy is no fault of an episode
 MOST_KEPT = 8  # tasks of which what their commands made is kept
 SIGNALLED = 128  # a shell adds the number of a signal to it
@@ -158,12 +159,8 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
         return _graded(task, machine)
     folder = task.directory or machine.directory
     try:
-        large = machine.run(
-            ["find", folder, "-xdev", "-type", "f", "-size", f"+{MOST_CARRIED >> 10}k"], timeout=_SECONDS
-        )
-        if large.code != 0 or large.stdout:
-            raise TooLarge(f"it has files of more than {MOST_CARRIED >> 20} MiB, or too many")
-        carried = carry(machine.tar(folder), MOST_CARRIED)
+        _refuse_large(machine, folder)
+        carried = carry(machine.tar(folder), folder)
     except (SessionError, tarfile.TarError, TooLarge) as error:
         return Grade(0.0, f"the working directory cannot be carried to the grader: {error}")
     with carried:
@@ -176,6 +173,18 @@ def grade(machines: Machines, task: SessionTask, machine: Session) -> Grade:
             return _graded(task, fresh)
         finally:
             fresh.close()
+
+
+def _refuse_large(machine: Session, folder: str) -> None:
+    """Raises TooLarge for too many bytes, which the files of a machine need not take in it: they may have holes."""
+    sizes = ["-exec", "stat", "-c", "%i %s", "{}", "+"]
+    done = machine.run(["find", folder, "-xdev", "-type", "f", *sizes], timeout=_SECONDS)
+    if done.code != 0:
+        raise TooLarge(
+            f"its files cannot be listed: find {_ended(done)}: {done.stderr.decode(errors='replace')[-300:]}"
+        )
+    if done.omitted or sum(map(int, dict(map(str.split, done.stdout.decode().splitlines())).values())) > MOST_CARRIED:
+        raise TooLarge(_LARGE)
 
 
 def _unpacked(machine: Session, folder: str, archive: BinaryIO) -> int | None:
@@ -194,15 +203,15 @@ class TooLarge(Exception):
     """A directory holds more than its machine may."""
 
 
-def carry(archive: BinaryIO, most: int) -> BinaryIO:
-    """Returns an archive, a file on disk, of a directory's files, folders and the links that stay in it.
+def carry(archive: BinaryIO, folder: str) -> BinaryIO:
+    """Returns an archive, a file on disk, of the files, folders and inner links of a directory, whose path is `folder`.
 
-    Raises TooLarge: more than `most` bytes or `MOST_FILES` entries; tarfile.TarError: it is broken.
+    Raises TooLarge: more than `MOST_CARRIED` bytes or `MOST_FILES` entries; tarfile.TarError: it is broken.
     """
     kept = tempfile.TemporaryFile()  # noqa: SIM115  # on the disk: many episodes are graded at once
     try:
         with archive, tarfile.open(fileobj=archive, mode="r|") as given, tarfile.open(fileobj=kept, mode="w") as result:
-            _keep(given, result, most)
+            _keep(given, result, folder)
     except BaseException:
         kept.close()
         raise
@@ -210,14 +219,14 @@ def carry(archive: BinaryIO, most: int) -> BinaryIO:
     return kept
 
 
-def _keep(given: tarfile.TarFile, result: tarfile.TarFile, most: int) -> None:
+def _keep(given: tarfile.TarFile, result: tarfile.TarFile, folder: str) -> None:
     """Copies what may be carried; raises what `carry` raises."""
     files, size, entries = set[str](), 0, 0
     for member in given:
         entries += 1
         size += member.size
-        if size > most or entries > MOST_FILES:
-            raise TooLarge(f"it has more than {most >> 20} MiB or {MOST_FILES} files")
+        if size > MOST_CARRIED or entries > MOST_FILES:
+            raise TooLarge(_LARGE)
         name = posixpath.normpath(member.name).partition("/")[2]  # the first part is the directory itself
         if not name or ".." in name.split("/"):
             continue
@@ -229,15 +238,17 @@ def _keep(given: tarfile.TarFile, result: tarfile.TarFile, most: int) -> None:
             member.linkname = posixpath.normpath(member.linkname).partition("/")[2]
             if member.linkname in files:
                 result.addfile(member)
-        elif member.isdir() or (member.issym() and _stays(name, member.linkname)):
+        elif member.isdir() or (member.issym() and _stays(name, member.linkname, folder)):
             result.addfile(member)
 
 
-def _stays(name: str, target: str) -> bool:
+def _stays(name: str, target: str, folder: str) -> bool:
     """Whether a link leads to a place in its directory, whatever other links it goes through.
 
     A `..` before any name leads up from a real folder; behind a name, which may be another link, it may lead anywhere.
     """
+    if folder.strip("/") and target.startswith(f"{folder}/"):
+        return ".." not in target.split("/")
     parts = [part for part in target.split("/") if part not in ("", ".")]
     up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
     return not target.startswith("/") and ".." not in parts[up:] and up <= name.count("/")

@@ -6,9 +6,12 @@ Importing this package imports nothing else; every public name is loaded when it
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # that of typing, which is slow to import
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from grpo.core.check.advantage import check_advantage
     from grpo.core.check.agent import check_agent
     from grpo.core.check.gold.validate import validate

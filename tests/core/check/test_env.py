@@ -312,7 +312,8 @@ def test_an_environment_that_ends_its_process_costs_the_relations_that_step_it()
 
     report = check_env(spec_of(Dies, rewards=(), verifier=None))
     faults = {finding.relation: finding.message for finding in report.of("error")}
-    assert faults["hostile actions"] == faults["1000 instances"] == "its process ended with exit code 7"
+    assert faults["hostile actions"] == "its process ended with exit code 7"
+    assert "SystemExit: it called os._exit(7)" in faults["1000 instances"]
     assert "rows" not in faults
     assert "demonstrations score highest" in report.relations
 

@@ -6,10 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from command import Done, grpo
+from patience import PATIENCE
+
+from grpo.core.check.report import Report
 
 pytestmark = pytest.mark.slow
 
@@ -138,3 +144,22 @@ def test_the_command_refuses_in_words() -> None:
         done = check(*arguments)
         assert done.returncode == 2
         assert "name one plugin" in done.stderr
+
+
+def test_a_check_of_an_environment_that_takes_long_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = threading.Event()
+    echo = click.echo
+
+    def echoed(*words: Any, **how: Any) -> None:
+        echo(*words, **how)
+        said.set()
+
+    def waits(env: object) -> Report:
+        assert said.wait(PATIENCE)
+        return Report("env slow", (), ())
+
+    monkeypatch.setattr("grpo.core.cli.check.QUIET", 0.0)
+    monkeypatch.setattr("grpo.core.cli.check.click.echo", echoed)
+    monkeypatch.setattr("grpo.core.check.env.check_env", waits)
+    done = check("env:gsm8k")
+    assert (done.returncode, done.stderr) == (0, "still checking gsm8k, for a minute at most ...\n")

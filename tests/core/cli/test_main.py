@@ -57,6 +57,18 @@ def test_what_an_interrupt_breaks_is_reported_as_the_interrupt(
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_an_interrupt_while_the_command_line_is_imported_is_one_line() -> None:
+    code = (
+        "import signal, sys\nfrom grpo.core.cli.entry import main\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        signal.raise_signal(signal.SIGINT) if name == 'click' else None\n"
+        "sys.meta_path.insert(0, Interrupts())\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "plugins"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "grpo: interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [(UsageError("u"), 2), (RunError("r"), 1), (PluginError("p"), 1), (KeyboardInterrupt(), 130), (click.Abort(), 130)],

@@ -231,7 +231,7 @@ def test_its_processes_end_with_it(desk: Any) -> None:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ("ends its process", "its process ended with exit code 7"),
+        ("ends its process", "SystemExit: it called os._exit(7)"),
         ("crashes", "its process was killed by SIGSEGV"),
         ("exits", "SystemExit: 0"),
     ],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -172,3 +175,37 @@ def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is
     assert isinstance(found[0], Raised)
     assert Server.open == 1, "a server with room for one batch has room for the next"
     assert not hang.ended.is_set()
+
+
+@pytest.mark.core
+def test_an_environment_that_ends_the_process_ends_its_own_rollout_alone() -> None:
+    class Ends(Slow):
+        def close(self) -> None:
+            os._exit(9)
+
+    def ends(env: Any) -> None:
+        os._exit(7)
+
+    def forks(env: Any) -> int:
+        if not (child := os.fork()):
+            os._exit(5)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    with pytest.warns(RuntimeWarning, match=r"os\._exit\(9\)"), EnvThreads(Ends, seconds=PATIENCE) as threads:
+        found = threads.call({0: works, 1: ends, 2: forks})
+    assert isinstance(found[0], set)
+    assert found[1].explained().startswith("SystemExit: it called os._exit(7) (at env/test_threads.py:")
+    assert found[2] == 5, "a fork of the environment may end"
+
+
+def test_an_environment_whose_own_thread_ends_the_process_is_told_of() -> None:
+    code = (
+        "import os, threading\nfrom grpo.core.env.threads import EnvThreads\n"
+        "def ends(env):\n    thread = threading.Thread(target=lambda: os._exit(5), name='theirs')\n"
+        "    thread.start()\n    thread.join()\n"
+        "with EnvThreads(dict, seconds=60) as threads:\n    threads.call({0: ends})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 5
+    assert "the thread theirs of a plugin called os._exit(5), which ends this process" in done.stderr
+    assert "--env-processes 1" in done.stderr

@@ -103,12 +103,23 @@ def test_a_link_to_the_graders_files_is_no_answer(tmp_path: Path, link: str) -> 
         ("mkdir -p a/b; echo 42 > real; ln -s ../../real a/b/up; ln -s a/b/up sum.txt", 1.0),
         ("mkdir a; echo 42 > a/real; ln a/real sum.txt", 1.0),
         ("echo 42 > /tmp/real; ln /tmp/real sum.txt", 1.0),
+        ("mkdir a; echo 42 > a/real; ln -s $PWD/a/real sum.txt", 1.0),
+        ("mkdir d; ln -s / d/up; ln -s $PWD/d/up/tests/gold.txt sum.txt", 0.0),
+        ("ln -s $PWD/../tests/gold.txt sum.txt", 0.0),
     ],
 )
 def test_links_of_the_working_directory_are_carried_if_they_stay_in_it(
     tmp_path: Path, commands: str, reward: float
 ) -> None:
     assert graded(tmp_path, commands, grader="echo 42 > /tests/gold.txt\ncmp sum.txt /tests/gold.txt")[0] == reward
+
+
+def test_files_with_holes_are_refused_before_this_machine_writes_their_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo.rewards.session.pool.LocalSession.tar", None)
+    reward, info, _ = graded(tmp_path, "for n in 1 2 3; do truncate -s 100M holes$n; done")
+    assert (reward, "more than 256 MiB" in info["reason"]) == (0.0, True)
 
 
 def test_a_grader_is_in_no_file_that_a_program_which_it_runs_could_change(tmp_path: Path) -> None:
