@@ -132,8 +132,7 @@ def planned(
         )
     if longest is not None and context > longest:
         raise UsageError(f"--context {context} is over the model's own {longest}.")
-    if config.train.micro_batch_size is not None:
-        refuse_uneven_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
+    refuse_uneven_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
     begins("counting memory")
     kind = device.kind if nodes is None else "cuda"
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0, device=kind)

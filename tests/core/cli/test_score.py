@@ -230,6 +230,9 @@ def test_a_table_is_scored_like_lines_of_json(folder: Path) -> None:
     (folder / "rows.csv").write_text("question,text\na,b\n", encoding="utf-8")
     done = grpo(folder, "verify", "--verifier", "grpo-kit/math", "--input", "rows.csv")
     assert b"rows.csv, line 1: it has no column 'completion'; it has: question, text" in done.stderr
+    (folder / "rows.csv").write_text("completion,answer\n4,4\n5\n", encoding="utf-8")
+    done = grpo(folder, "verify", "--verifier", "grpo-kit/math", "--input", "rows.csv")
+    assert b"rows.csv, line 3: it has 1 value for 2 columns" in done.stderr
 
 
 def test_what_the_template_opened_belongs_to_the_completion(folder: Path) -> None:

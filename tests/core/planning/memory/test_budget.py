@@ -165,6 +165,7 @@ def test_the_plan_of_a_model_for_several_gpus_says_nothing_of_what_one_of_them_d
         (["--micro-batch-size", "7"], "Choose one of 1, 2, 4"),
         (["--lora", "0"], "--lora-rank: "),
         (["--context", "4096"], "over the model's own 2048"),
+        (["--prompts-per-step", "100000000"], "1,000,000 is the most"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(words: list[str], says: str) -> None:
