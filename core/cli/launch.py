@@ -159,6 +159,8 @@ def _checked(arguments: tuple[str, ...], machines: Machines) -> RunConfig:
         raise UsageError("grpo launch takes the arguments of a run that trains; leave --help out.") from None
     if values.pop("resume_from") is not None or values.pop("dry_run"):
         raise UsageError("leave --resume and --dry-run out: the script continues the run of --out where there is one.")
+    if values["place"] is not None:
+        raise UsageError("--on ray is for a cluster of Ray, and this script is for SLURM: leave it out.")
     values.pop("quiet")
     with naming_flags(values):
         config = load_config(values["config_file"], values["pairs"], given(values))

@@ -244,7 +244,9 @@ def test_show_says_how_many_more_there_are(tmp_path: Path) -> None:
 
 def test_failures_of_other_groups_are_not_denied(recorded: Path) -> None:
     assert numbers(recorded, "--failures", "--group", "1") == [2]
-    assert "group 0: no reward failed on any of its 2 completions" in grpo("show", recorded, "--failures", "--group", "0")
+    assert "group 0: no reward failed on any of its 2 completions" in grpo(
+        "show", recorded, "--failures", "--group", "0"
+    )
 
 
 @pytest.mark.parametrize(

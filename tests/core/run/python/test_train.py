@@ -121,6 +121,8 @@ def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Pat
                 **settings
             )
         assert says in str(refused.value)
+        assert len(refused.traceback) == 2, "a notebook would show each frame below the call"
+        assert refused.value.__cause__ is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -224,6 +226,7 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
         ({}, "grpo.train(resume='{run}', rewards=[pressed, brief])"),
         ({"rewards": pressed_spec}, "cannot be continued without the reward 'brief'"),
         ({"rewards": [vowels]}, "has no reward 'vowels'; it has: pressed, brief"),
+        ({"rewards": ["brief"]}, "has the reward 'brief' of a script or a notebook. Give it itself, not its name"),
         ({"rewards": [pressed_spec, brief], "steps": 3}, "was started with steps = 4, not 3"),
         ({"rewards": [pressed_spec, brief], "env": "guess"}, "has no env 'guess'; it has: gsm8k"),
     ]
