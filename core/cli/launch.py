@@ -55,7 +55,19 @@ class Machines:
         return max(1, self.gpus // self.split)
 
 
-@click.command(name="launch")
+class LaunchCommand(click.Command):
+    """Says where the arguments of the run belong if one stands among its own options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the options. Raises click.NoSuchOption."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            error.message += " The arguments of grpo run follow after --, as in: grpo launch --slurm -- --env gsm8k"
+            raise
+
+
+@click.command(name="launch", cls=LaunchCommand)
 @click.option("--slurm", is_flag=True, help="Write a batch script for SLURM.")
 @click.option("--nodes", type=AT_LEAST_ONE, default=1, help="Training machines. Default: 1.")
 @click.option(

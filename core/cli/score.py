@@ -23,7 +23,7 @@ from grpo.core.scoring.recorded_run import is_recorded, read_recorded
 from grpo.core.scoring.rows import RecordedRow, begun, group_columns, groups_of, numbered, read_rows, read_table
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.scoring.tally import ScoreTally
-from grpo.core.text.printable import aligned, counted, one_line
+from grpo.core.text.printable import aligned, counted, one_line, printable
 from grpo.plugins.errors import DatasetError, PluginError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
@@ -217,7 +217,7 @@ def _stream(
             err=True,
         )
     for text in scorer.first_failure.values():
-        click.echo(f"\nfirst failure: {text}", err=True)
+        click.echo(f"\nfirst failure: {printable(text)}", err=True)
     if fault is not None:
         raise fault
 

@@ -14,7 +14,7 @@ from grpo.core.check.shrink import shrink as shrink_text
 from grpo.core.cli.options import only
 from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, read_rows
 from grpo.core.scoring.scorer import Outcome, Scorer
-from grpo.core.text.printable import counted
+from grpo.core.text.printable import counted, printable
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
@@ -78,7 +78,7 @@ def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], 
         columns = {name: completion.row[name] for name in names if name in completion.row}
     given = [repr(text) for text in texts]
     scores = ["..." if outcome.kind == "failure" else repr(outcome.score) for outcome in outcomes]
-    failed = next((f"  # {outcome.reason}" for outcome in outcomes if outcome.kind == "failure"), "")
+    failed = next((f"  # {printable(outcome.reason or '')}" for outcome in outcomes if outcome.kind == "failure"), "")
     if len(texts) > 1:
         lines = ["Case(", "    [", *(f"        {text}," for text in given), "    ],"]
         expect = f"[{', '.join(scores)}]"
@@ -169,7 +169,7 @@ def _raised(outcome: Outcome) -> str:
 
 def _words(outcome: Outcome) -> str:
     if outcome.kind == "failure":
-        return f"fails ({outcome.reason})"
+        return f"fails ({printable(outcome.reason or '')})"
     return "abstains" if outcome.score is None else f"scores {outcome.score:g}"
 
 

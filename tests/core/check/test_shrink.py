@@ -137,6 +137,17 @@ def test_what_cannot_be_found_is_refused(folder: Path, arguments: tuple[str, ...
     assert said in done.stderr
 
 
+def test_what_a_reward_says_as_it_fails_commands_no_terminal(folder: Path) -> None:
+    text = "def mine(completion):\n    raise ValueError('\\x1b[31mred\\u202e')\n"
+    (folder / "mine.py").write_text(text, encoding="utf-8")
+    shrinks = ("shrink", "--reward", "./mine.py:mine", "--input", "rows.jsonl", "--row", "1")
+    diff = ("diff", "rows.jsonl", "--group-column", "answer", "--old", "./mine.py:mine", "--new", "length")
+    for arguments in (shrinks, diff):
+        done = grpo(*arguments, cwd=folder)
+        assert "ValueError: red" in done.stderr
+        assert not {"\x1b", "\u202e"} & {*done.stdout, *done.stderr}
+
+
 def test_two_rewards_are_refused_and_not_the_first_forgotten(folder: Path) -> None:
     done = shrunk("--reward", "format", "--reward", "length", "--input", "rows.jsonl", "--row", "1", cwd=folder)
     assert done.returncode == 2

@@ -96,6 +96,7 @@ def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Pat
     calls: list[tuple[dict[str, Any], str]] = [
         ({}, "grpo.train needs an environment"),
         ({"dataset": [3]}, "dataset, row 0 is an int"),
+        ({"dataset": 9 * [{"q": "2 + 2?"}]}, "as in env='rows:prompt=COLUMN,answer=COLUMN'"),
         ({"env": "gsm8k", "warmup_steps": 2, "lr": 0}, "lr: input should be"),
         ({"env": ["gsm8k", "arithmetic"], "system": "Be brief."}, "system is for one environment"),
         ({"env": "gsm8k", "stesp": 3}, "no argument 'stesp'. Did you mean 'steps'?"),
