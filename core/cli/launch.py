@@ -63,8 +63,8 @@ class LaunchCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            error.message += " The arguments of grpo run follow after --, as in: grpo launch --slurm -- --env gsm8k"
-            raise
+            where = "The arguments of grpo run follow after --, as in: grpo launch --slurm -- --env gsm8k"
+            raise click.NoSuchOption(error.option_name, f"{error.message} {where}", ctx=ctx) from None
 
 
 @click.command(name="launch", cls=LaunchCommand)
