@@ -12,7 +12,7 @@ import click
 
 from grpo.core.cli.bar import status_line
 from grpo.core.scoring.rows import group_columns, groups_of, numbered, read_rows
-from grpo.core.text.printable import counted, one_line
+from grpo.core.text.printable import counted, one_line, printable
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
@@ -94,7 +94,7 @@ def _scored(rewards: Sequence[BoundReward], completions: Sequence[Completion]) -
     with Scorer(rewards) as scorer:
         outcomes = scorer.score(completions)
         for failure in scorer.first_failure.values():
-            click.echo(f"first failure: {failure}\n", err=True)
+            click.echo(f"first failure: {printable(failure)}\n", err=True)
     return {reward.name: outcomes[reward.name] for reward in rewards}
 
 

@@ -55,7 +55,19 @@ class Machines:
         return max(1, self.gpus // self.split)
 
 
-@click.command(name="launch")
+class LaunchCommand(click.Command):
+    """Says where the arguments of the run belong if one stands among its own options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the options. Raises click.NoSuchOption."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            where = "The arguments of grpo run follow after --, as in: grpo launch --slurm -- --env gsm8k"
+            raise click.NoSuchOption(error.option_name, f"{error.message} {where}", ctx=ctx) from None
+
+
+@click.command(name="launch", cls=LaunchCommand)
 @click.option("--slurm", is_flag=True, help="Write a batch script for SLURM.")
 @click.option("--nodes", type=AT_LEAST_ONE, default=1, help="Training machines. Default: 1.")
 @click.option(
@@ -159,6 +171,8 @@ def _checked(arguments: tuple[str, ...], machines: Machines) -> RunConfig:
         raise UsageError("grpo launch takes the arguments of a run that trains; leave --help out.") from None
     if values.pop("resume_from") is not None or values.pop("dry_run"):
         raise UsageError("leave --resume and --dry-run out: the script continues the run of --out where there is one.")
+    if values["place"] is not None:
+        raise UsageError("--on ray is for a cluster of Ray, and this script is for SLURM: leave it out.")
     values.pop("quiet")
     with naming_flags(values):
         config = load_config(values["config_file"], values["pairs"], given(values))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import click
 
+from grpo.plugins.errors import UsageError
+
 AT_LEAST_ONE = click.IntRange(min=1)
+
+
+def only(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str:
+    """Takes the value of an option that other commands take several of; given twice, the last would win unseen."""
+    if len(values) > 1:
+        raise UsageError(f"{option.opts[0]} is given {len(values)} times, and this takes one. Run it for each.")
+    return values[0]
+
 
 # Of what samples:
 temperature = click.option(

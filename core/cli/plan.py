@@ -87,6 +87,7 @@ def planned(
     as_json: bool,
 ) -> tuple[str, list[str]]:
     """Returns what is printed, and notes; UsageError for settings that cannot work or rows that cannot be read."""
+    from grpo.core.env.mixture import bound_envs
     from grpo.core.planning.agent import own_prompt
     from grpo.core.planning.decide import context_of
     from grpo.core.planning.facts import Facts
@@ -99,7 +100,7 @@ def planned(
     from grpo.core.planning.objective import bind_objective
     from grpo.core.planning.output import RUNS
     from grpo.core.planning.sync import decide_sync
-    from grpo.core.planning.training import refuse_uneven_batch
+    from grpo.core.planning.training import decide_optimizer, refuse_uneven_batch, slips
     from grpo.core.policy.load import PolicySource
     from grpo.core.rollout.types import context_length
     from grpo.core.timing.expected import expected, judges_of
@@ -108,7 +109,7 @@ def planned(
     nodes, gpus_per_node = cluster
     host = Host.discover()
     bind_objective(config, host)
-    device = device_of(gpu) if gpu else this_device()
+    device = this_device() if gpu is None else device_of(gpu)
     model_config = policy_shape(config.model)
     on_gpu = (device.kind == "cuda" or nodes is not None) and config.model is not None
     dtype = config.train.dtype or ("bfloat16" if on_gpu else "float32")
@@ -132,8 +133,9 @@ def planned(
         )
     if longest is not None and context > longest:
         raise UsageError(f"--context {context} is over the model's own {longest}.")
-    if config.train.micro_batch_size is not None:
-        refuse_uneven_batch(config, Facts(PolicySource("", config.model is None), (), host, 1))
+    facts = Facts(PolicySource("", config.model is None), bound_envs(config, host) if config.env else (), host, 1)
+    notes += slips(config, facts, decide_optimizer(config, facts), model_config)
+    refuse_uneven_batch(config, facts)
     begins("counting memory")
     kind = device.kind if nodes is None else "cuda"
     measured = shape(model_config, dtype, config.lora, reference=config.loss.beta > 0, device=kind)

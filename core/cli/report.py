@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from grpo.core.text.printable import counted
+from grpo.plugins.errors import UsageError
 
 MEGABYTE = 1_000_000
 
@@ -38,6 +39,9 @@ def report(runs: tuple[Path, ...], output: Path, max_size: float, new: tuple[str
     Several runs are drawn over each other. The rewards of --new are compared, together, with the run's own.
     """
     from grpo.core.report.report import write_report
+
+    if str(output) == "-":
+        raise UsageError("--output - names no file, and a report is one. Give a name such as report.html.")
 
     written = write_report(runs, output, limit=int(max_size * MEGABYTE), new=new)
     click.echo(f"{written.path}: {counted(written.held, 'rollout')}, {written.size / MEGABYTE:.1f} MB")

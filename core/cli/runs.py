@@ -130,7 +130,9 @@ def show(
         click.echo(json.dumps([rollout_json(step, rollout) for rollout in shown], indent=2))
         return
     if not shown:
-        click.echo(f"step {step} of {_named(run)}: no reward failed on any of its {len(recorded)} completions.")
+        place = f"step {step} of {_named(run)}" + ("" if group is None else f", group {group}")
+        count = sum(group in (None, rollout.group) for rollout in recorded)
+        click.echo(f"{place}: no reward failed on any of its {count} completions.")
         return
     print_page(_page(run, step, recorded, shown))
     if len(shown) < len(matching):

@@ -18,11 +18,12 @@ from typing import Any, BinaryIO
 
 import click
 
+from grpo.core.cli.options import only
 from grpo.core.scoring.recorded_run import is_recorded, read_recorded
 from grpo.core.scoring.rows import RecordedRow, begun, group_columns, groups_of, numbered, read_rows, read_table
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.scoring.tally import ScoreTally
-from grpo.core.text.printable import aligned, counted, one_line
+from grpo.core.text.printable import aligned, counted, one_line, printable
 from grpo.plugins.errors import DatasetError, PluginError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.rubric import parts
@@ -123,7 +124,7 @@ def score(
 
 
 @click.command()
-@click.option("--verifier", required=True, metavar="SPEC", help="The verifier.")
+@click.option("--verifier", required=True, multiple=True, callback=only, metavar="SPEC", help="The verifier.")
 @_files
 def verify(verifier: str, source: str, target: str, as_json: bool, opened: str, workers: int | None) -> None:
     """Judge recorded completions with a verifier.
@@ -216,7 +217,7 @@ def _stream(
             err=True,
         )
     for text in scorer.first_failure.values():
-        click.echo(f"\nfirst failure: {text}", err=True)
+        click.echo(f"\nfirst failure: {printable(text)}", err=True)
     if fault is not None:
         raise fault
 
@@ -257,7 +258,7 @@ def _open_output(target: str, source: str, open_files: contextlib.ExitStack) -> 
     try:
         return open_files.enter_context(path.open("wb"))
     except OSError as error:
-        raise UsageError(f"--output {target}: {error.strerror}.") from error
+        raise UsageError(f"--output {target}: {error.strerror}. Name another file.") from error
 
 
 def _is_summary_enough(target: str, *, as_json: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +11,24 @@ import click
 
 from grpo.core.check.shrink import Shrunk
 from grpo.core.check.shrink import shrink as shrink_text
+from grpo.core.cli.options import only
 from grpo.core.scoring.rows import RecordedRow, group_columns, groups_of, read_rows
 from grpo.core.scoring.scorer import Outcome, Scorer
+from grpo.core.text.printable import counted, printable
 from grpo.plugins._spec.binding import BoundReward
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Completion
 
 _CLOSE = 1e-9
+_RAISED = re.compile(r", row \d+: (\w+)(?::|$)")  # in the reason of a failure
 
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), required=False)
-@click.option("--reward", required=True, metavar="SPEC", help="Reward with the suspicious score.")
+@click.option(
+    "--reward", required=True, multiple=True, callback=only, metavar="SPEC", help="Reward with the suspicious score."
+)
 @click.option("--step", type=click.IntRange(min=1), help="Step of RUN.  [default: the last]")
 @click.option("--index", type=click.IntRange(min=0), help="Completion of that step, as numbered by grpo show.")
 @click.option("--input", "source", type=click.Path(path_type=Path), help="JSONL file of rows, instead of RUN.")
@@ -72,7 +78,7 @@ def case_text(bound: BoundReward, completion: Completion, texts: Sequence[str], 
         columns = {name: completion.row[name] for name in names if name in completion.row}
     given = [repr(text) for text in texts]
     scores = ["..." if outcome.kind == "failure" else repr(outcome.score) for outcome in outcomes]
-    failed = next((f"  # {outcome.reason}" for outcome in outcomes if outcome.kind == "failure"), "")
+    failed = next((f"  # {printable(outcome.reason or '')}" for outcome in outcomes if outcome.kind == "failure"), "")
     if len(texts) > 1:
         lines = ["Case(", "    [", *(f"        {text}," for text in given), "    ],"]
         expect = f"[{', '.join(scores)}]"
@@ -151,16 +157,23 @@ def _kept(outcome: Outcome, start: Outcome, minimum: float | None) -> bool:
     if minimum is not None:
         return outcome.score is not None and outcome.score >= minimum
     if outcome.score is None or start.score is None:
-        return outcome.kind == start.kind
+        return (outcome.kind, _raised(outcome)) == (start.kind, _raised(start))
     return abs(outcome.score - start.score) <= _CLOSE * max(1.0, abs(start.score))
+
+
+def _raised(outcome: Outcome) -> str:
+    """Returns the name of the exception of a failure, "" where none was raised."""
+    match = _RAISED.search(outcome.reason or "")
+    return match[1] if match else ""
 
 
 def _words(outcome: Outcome) -> str:
     if outcome.kind == "failure":
-        return f"fails ({outcome.reason})"
+        return f"fails ({printable(outcome.reason or '')})"
     return "abstains" if outcome.score is None else f"scores {outcome.score:g}"
 
 
 def _summary(text: str, done: Shrunk, start: Outcome) -> str:
     ended = "" if done.minimal else "; the calls ran out, so it may get smaller with more --calls"
-    return f"it {_words(start)}; {len(text)} characters became {len(done.text)} in {done.calls} calls{ended}"
+    became = f"{counted(len(text), 'character')} became {len(done.text)} in {counted(done.calls, 'call')}"
+    return f"it {_words(start)}; {became}{ended}"

@@ -66,13 +66,17 @@ def print_table(
             lines += block
         console.print(columns(shown, lines, header=True))
         return
+    # Rich would leave out what is beyond the edge.
+    aside = short if INDENT + sum(widths[column] + GAP for column in short) - GAP <= console.width else []
     console.print(Text(headings[first], style="bold"))
-    console.print(Padding(columns(short, [], header=True), (0, 0, 0, INDENT)))
+    if aside:
+        console.print(Padding(columns(aside, [], header=True), (0, 0, 0, INDENT)))
     for title, block in blocks:
         if under is not None:
             console.print(Text("\n") + title)
         for line in block:
             console.print(line[first])
-            console.print(Padding(columns(short, [line], header=False), (0, 0, 0, INDENT)))
-            named = (Text(f"{headings[at]} ", style="dim") + line[at] for at in others if at in long)
+            if aside:
+                console.print(Padding(columns(aside, [line], header=False), (0, 0, 0, INDENT)))
+            named = (Text(f"{headings[at]} ", style="dim") + line[at] for at in others if at not in aside)
             console.print(Padding(Text("  ").join(named), (0, 0, 0, INDENT)))

@@ -219,7 +219,7 @@ def _read(file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
         tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
-        raise UsageError(f"cannot read the configuration {file}: {error.strerror}") from None
+        raise UsageError(f"cannot read the configuration {file}: {error.strerror}. Name a TOML file.") from None
     except (ValueError, UnicodeDecodeError) as error:
         kind = "JSON" if file.suffix == ".json" else "TOML"
         hint = 'Texts need quotes, as in env = "gsm8k"' if "Invalid value" in str(error) else "Correct it there"

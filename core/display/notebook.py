@@ -43,10 +43,14 @@ class NotebookPanel(Redrawn):
         self._prompt: tuple[str, str] | None = None
         self._lines: list[str] = []
         self._warnings: dict[str, None] = {}
+        self._running = False
 
     def planned(self, plan: Plan, run_dir: Path | None, notes: Sequence[str]) -> None:
         self._plan, self._prompt = plan, first_prompt(plan)
         self._head = [(name, self.worded(value)) for name, value in describe(plan, run_dir)]
+        self._running = run_dir is not None
+        if not self._running:  # a dry run, which is over
+            *notes, self._now = notes
         self._lines += notes
         self._draw()
 
@@ -69,6 +73,7 @@ class NotebookPanel(Redrawn):
         self._draw()
 
     def ended(self, status: str, run_dir: Path, step: int) -> None:
+        self._running = False
         if status == "interrupted" and self._plan is not None:
             self._lines.append(f"continue with: {how_to_resume(self._plan.config, run_dir)}")
         self._forecast = None
@@ -78,6 +83,11 @@ class NotebookPanel(Redrawn):
     def timed(self, spent: str, tokens: str, advice: str | None) -> None:
         self._lines += timing(spent, tokens, advice and self.worded(advice))
         self._draw()
+
+    def close(self) -> None:
+        if self._running:  # an error ends it, which stands below
+            self._forecast = None
+            self._say(f"failed after {counted(self._row.get('step', 0), 'step')}")
 
     def _draw(self) -> None:
         from IPython.display import display

@@ -21,6 +21,7 @@ tokens after a prompt of Q, N GPUs that sample with t of them sharing a layer, a
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -80,9 +81,11 @@ KNOWN = (
 
 
 def known_gpu(name: str) -> Gpu | None:
-    """Returns the GPU of a name such as `H100`, `rtx 4090` or `A100-40`, or None."""
-    plain = "".join(name.split()).lower()
-    return next((gpu for gpu in KNOWN if gpu.name.lower() == plain), None)
+    """Returns the GPU of a name such as `H100`, `rtx 4090` or `NVIDIA A100-SXM4-40GB`, or None."""
+    words = re.findall(r"[a-z0-9]+", name.lower().replace("rtx ", "rtx").replace("rtx-", "rtx"))
+    sizes = [int(match[1]) * GIB for word in words if (match := re.fullmatch(r"(\d+)(?:gi?b?)?", word))]
+    alike = (gpu for gpu in KNOWN if gpu.name.lower().partition("-")[0] in words)
+    return next((gpu for gpu in alike if not sizes or gpu.memory in sizes), None)
 
 
 def device_of(text: str) -> Device:
@@ -93,7 +96,8 @@ def device_of(text: str) -> Device:
     try:
         return Device("cuda", gpu_memory(text))
     except UsageError as error:
-        raise UsageError(f"{error}{did_you_mean(text, [gpu.name for gpu in KNOWN])}") from None
+        names = [gpu.name for gpu in KNOWN]
+        raise UsageError(f"{error}{did_you_mean(text, names)} Known by name: {', '.join(names)}.") from None
 
 
 def gpu_of(name: str | None) -> Gpu:
@@ -103,7 +107,7 @@ def gpu_of(name: str | None) -> Gpu:
         import torch
 
         here = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
-        known = next((gpu for gpu in KNOWN if gpu.name.lower() in "".join(here.split()).lower()), None)
+        known = known_gpu(here)
         if known is None:
             what = f"the GPU of this machine ({here}) is not among those" if here else "there is no GPU here"
             raise UsageError(f"{what}; --nodes calculates with a named GPU: --gpu with one of {', '.join(names)}.")

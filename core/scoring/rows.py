@@ -11,6 +11,7 @@ from typing import Any
 
 from grpo.core.record.agent_calls import as_text
 from grpo.core.record.training_trace import conversation_of, is_trace, read_trace
+from grpo.core.text.printable import counted
 from grpo.plugins.errors import DatasetError, UsageError, json_fault, with_article
 from grpo.plugins.types import Completion, Message
 
@@ -57,6 +58,8 @@ def read_table(lines: Iterable[str], source: str) -> Iterator[RecordedRow]:
                 names = [name.removeprefix(_BOM.decode()) for name in values]
                 if "completion" not in names:
                     raise ValueError(f"it has no column 'completion'; it has: {', '.join(names)}")
+            elif len(values) not in (0, len(names)):
+                raise ValueError(f"it has {counted(len(values), 'value')} for {counted(len(names), 'column')}")
             elif values:
                 row = dict(zip(names, values, strict=True))
                 yield RecordedRow(table.line_num, dict(row), to_completion(dict(row)))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo.plugins._spec.signature import name_of_function, options_of, written_function
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 SCRATCH_VERSION = 0
 Function = TypeVar("Function", RewardSpec, VerifierSpec)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+UNWRITTEN = ("__module__", "__firstlineno__", "__static_attributes__")  # of a class, which its source does not say
 
 
 def reward_of(function: Callable[..., Any], name: str | None = None) -> RewardSpec:
@@ -60,10 +64,10 @@ def spec_of(kind: Kind, value: object) -> Any:
 
 
 def written_sha256(target: object) -> str | None:
-    """Returns the SHA-256 of a function or class with what it uses in its own module, or None without a source."""
+    """Returns the SHA-256 of a function, class or object with what it uses in its module, or None without a source."""
     try:
         parts = list(_sources(target, set()))
-    except (OSError, TypeError):
+    except (OSError, TypeError, RecursionError):
         return None
     return hashlib.sha256("\n".join(parts).encode()).hexdigest() if parts else None
 
@@ -147,13 +151,39 @@ def _sources(target: Any, visited: set[int]) -> Iterator[str]:
             function: Any = inspect.unwrap(getattr(value, "__func__", value)) if not name.startswith("__dict") else None
             if inspect.isfunction(function) and function.__module__ == target.__module__:
                 yield from _sources(function, visited)
-            elif isinstance(value, _PLAIN) and name not in ("__module__", "__firstlineno__"):
-                yield f"{name} = {value!r}"
+            elif name not in UNWRITTEN and (text := _written(value)) is not None:
+                yield f"{name} = {text}"
     elif inspect.isfunction(target):
         yield inspect.getsource(target)
-        used = inspect.getclosurevars(target)
-        for name, value in sorted({**used.globals, **used.nonlocals}.items()):
-            if isinstance(value, _PLAIN):
-                yield f"{name} = {value!r}"
+        known, free = target.__globals__, inspect.getclosurevars(target).nonlocals
+        used = {name: known[name] for name in _names(target.__code__) if name in known} | {**free}
+        for name, value in sorted(used.items()):
+            if (text := _written(value)) is not None:
+                yield f"{name} = {text}"
             elif (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == target.__module__:
                 yield from _sources(value, visited)
+    elif not inspect.isroutine(target):  # an object that is called
+        yield from _sources(type(target), visited)
+        yield str(_written(getattr(target, "__dict__", {})))
+
+
+def _names(code: CodeType) -> set[str]:
+    """Returns the names that code reads, also inside of its comprehensions and lambdas."""
+    inner = [_names(part) for part in code.co_consts if inspect.iscode(part)]
+    return {*code.co_names}.union(*inner)
+
+
+def _written(value: Any) -> str | None:
+    """Returns as text a plain value, a pattern, or a collection of such; None for anything else."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, re.Pattern):
+        return f"{value.pattern!r} {value.flags}"
+    if not isinstance(value, (list, tuple, set, frozenset, dict)):
+        return None
+    held = itertools.chain(*value.items()) if isinstance(value, dict) else value
+    parts = [_written(part) for part in held]
+    texts = [part for part in parts if part is not None]
+    if len(texts) < len(parts):
+        return None
+    return f"{type(value).__name__} {sorted(texts) if isinstance(value, (set, frozenset)) else texts}"

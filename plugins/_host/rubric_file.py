@@ -86,6 +86,7 @@ def _component(table: object, folder: Path, inside: str) -> Component:
         raise SpecError(f"rubric '{inside}': a component is {table!r}; write a table with the key 'reward'.")
     what = f"rubric '{inside}', component '{table.get('name', table.get('reward', '?'))}'"
     if ("reward" in table) == ("components" in table):
+        _refuse_unknown(table, tuple(dict.fromkeys((*_COMPONENT_KEYS, *_RUBRIC_KEYS))), what)
         raise SpecError(f"{what}: it needs either 'reward' (a SPEC) or 'components' of its own.")
     reward: str | RubricSpec
     if "reward" in table:

@@ -185,7 +185,7 @@ def source_sha256(function: object) -> str | None:
         target = inspect.unwrap(target.func)
     module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
     if module is not None and module.__name__ == GIVEN:
-        return written_sha256(target if inspect.isroutine(target) or inspect.isclass(target) else type(target))
+        return written_sha256(target)
     try:
         file = None if module is None else inspect.getsourcefile(module)
     except TypeError:

@@ -101,11 +101,14 @@ def test_a_host_finds_what_it_was_given_and_nothing_else_by_that_name() -> None:
         host.env("__main__/length")
 
 
-USES = """LIMIT = 3
+USES = """import re
+LIMIT = 3
+WORDS = ["four", {"five": {5.0}}]
+DIGITS = re.compile("[0-9]+")
 def part(text):
     return len(text)
 def near(completion):
-    return float(part(completion) < LIMIT)
+    return float(part(completion) < LIMIT) + sum(bool(DIGITS.match(word)) for word in completion if word in WORDS)
 """
 
 
@@ -115,8 +118,10 @@ def near(completion):
         USES.replace("float(", "2 * float("),
         USES.replace("len(text)", "len(text.strip())"),
         USES.replace("LIMIT = 3", "LIMIT = 4"),
+        USES.replace("5.0", "6.0"),
+        USES.replace("[0-9]+", "[0-9]"),
     ],
-    ids=["itself", "a function that it calls", "a value that it reads"],
+    ids=["itself", "a function that it calls", "a value that it reads", "a value within one", "a pattern"],
 )
 def test_a_change_of_a_cell_is_seen(after: str) -> None:
     before = cell(USES, "near")
@@ -138,6 +143,22 @@ CLASS = """class Dice:
 def test_a_change_of_a_class_is_seen(change: tuple[str, str]) -> None:
     assert written_sha256(cell(CLASS, "Dice")) == written_sha256(cell(CLASS, "Dice"))
     assert written_sha256(cell(CLASS, "Dice")) != written_sha256(cell(CLASS.replace(*change), "Dice"))
+
+
+OBJECT = """class Near:
+    def __init__(self, weight):
+        self.weight = weight
+    def __call__(self, completion):
+        return self.weight
+near = Near(2)
+"""
+
+
+def test_a_change_of_what_an_object_holds_is_seen() -> None:
+    before = cell(OBJECT, "near")
+    assert source_sha256(before) == source_sha256(cell(OBJECT, "near"))
+    assert source_sha256(before) != source_sha256(cell(OBJECT.replace("Near(2)", "Near(3)"), "near"))
+    assert source_sha256(before) != source_sha256(cell(OBJECT.replace("return self", "return -self"), "near"))
 
 
 def test_a_source_that_is_not_at_hand_is_no_hash() -> None:

@@ -208,6 +208,7 @@ def test_a_rubric_comes_from_a_toml_file(tidy: Path, near_entry: Entry) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        ("reward = ", "rewrd = ", "unknown key 'rewrd'. Did you mean 'reward'?"),
         ("combine = ", "combin = ", "unknown key 'combin'. Did you mean 'combine'?"),
         ("weight = 0.5", "weigth = 0.5", "component 'close': unknown key 'weigth'. Did you mean 'weight'?"),
         ("weight = 0.5", "weight = true", "weight is True; it must be a number"),

@@ -24,6 +24,7 @@ from grpo.core.scoring.outcome import explain
 from grpo.core.scoring.scorer import Scorer
 from grpo.core.scoring.tally import verdict_counts
 from grpo.core.text.stats import mean_or_none
+from grpo.plugins._host.loading import GIVEN
 from grpo.plugins._spec.binding import BoundEnv, BoundReward, BoundVerifier
 from grpo.plugins.errors import SandboxUnavailable, UsageError
 from grpo.plugins.host import Host, bound_of
@@ -141,7 +142,12 @@ def doubts(plan: Plan) -> Iterator[str]:
             for fault in faults:
                 faulty.add((plugin.spec.kind, plugin.name))
                 message = f"{plugin.spec.kind} '{plugin.name}': {fault.message.rstrip('.')}."
-                message += " `grpo plugins check` tries it alone." if fault.severity == "error" else ""
+                alone = (
+                    f"grpo.check_{plugin.spec.kind}({plugin.name})"
+                    if plugin.distribution == GIVEN
+                    else "grpo plugins check"
+                )
+                message += f" `{alone}` tries it alone." if fault.severity == "error" else ""
                 if _hopeless(plugin, fault, judged) and stops:
                     raise UsageError(message)
                 yield message

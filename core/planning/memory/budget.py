@@ -159,7 +159,7 @@ def largest_context(model: Shape, job: Job, device: Device, limit: int) -> int:
     return _largest(fits, limit)
 
 
-def largest_group(model: Shape, job: Job, device: Device, limit: int = 4096) -> int:
+def largest_group(model: Shape, job: Job, device: Device, limit: int = 2**20) -> int:
     """Returns the most sequences of `job.context` that can be decoded at once, if one of them can be trained on."""
     if model.update(job.context, 1, modes(device.kind)[-1], device.kind) > device.usable:
         return 0

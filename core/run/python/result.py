@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +52,7 @@ class Run:
         """The last held-out accuracy, or None before there is a second one."""
         return self._line.after
 
-    @cached_property
+    @property
     def config(self) -> RunConfig:
         """The configuration, with every value that the run chose."""
         return load_config(self._files.config, [], {})

@@ -37,7 +37,7 @@ class WrittenRows:
             for line in set(re.findall(re.escape(path) + r", line (\d+)", text)):
                 text = re.sub(re.escape(f"{path}, line {line}") + r"\b", f"{name}, row {int(line) - 1}", text)
             text = text.replace(path, name)
-        return text
+        return text.replace("dataset=FILE,", "") if self.names else text
 
     def remove(self) -> None:
         for path in self.new:

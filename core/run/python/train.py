@@ -164,9 +164,10 @@ def train(
             }
             return _run(tree, plugins, objects, host, display, resume, dry=dry_run)
     except GrpoError as error:
-        if isinstance(error, UsageError):
-            rows.remove()
         error.args = tuple(worded(part) if isinstance(part, str) else part for part in error.args)
+        if isinstance(error, UsageError):  # it says all; a notebook would show every frame below, and of every cause
+            rows.remove()
+            raise error.with_traceback(None) from None
         raise
     finally:
         display.close()
@@ -252,6 +253,10 @@ def _resumable(
     for kind in called:
         other = next((name for name in called[kind] if name not in known[kind]), None)
         if other is not None:
+            if f"{GIVEN}/{other}" in known[kind]:
+                raise UsageError(
+                    f"{run_dir.path} has the {kind} '{other}' of a script or a notebook. Give it itself, not its name."
+                )
             own = "none" if kind in ("sampler", "agent") else "its environment's own"
             has = ", ".join(name.removeprefix(f"{GIVEN}/") for name in known[kind]) or own
             raise UsageError(

@@ -100,12 +100,13 @@ def test_a_minimum_keeps_any_score_from_there_up(folder: Path) -> None:
 def test_a_failure_is_shrunk_too(folder: Path) -> None:
     (folder / "mine.py").write_text(
         "from grpo import reward\n@reward(version=1)\ndef mine(completion: str) -> float:\n"
-        "    return 1 / (completion.count('<') != 2)\n",
+        "    if completion.count('and') == 0:\n        return '0'\n    return 1 / (completion.count('<') != 2)\n",
         encoding="utf-8",
     )
     done = shrunk("--reward", "./mine.py:mine", "--input", "rows.jsonl", "--row", "1", cwd=folder)
     case = eval(done.stdout, {"Case": Case})
-    assert (case.completion, case.expect) == ("<<", ...)
+    assert sorted(case.completion) == sorted("<<and"), "what fails otherwise is another failure"
+    assert case.expect is ...
     assert "ZeroDivisionError" in done.stdout
 
 
@@ -134,6 +135,23 @@ def test_what_cannot_be_found_is_refused(folder: Path, arguments: tuple[str, ...
     done = shrunk("--reward", "format", *arguments, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_what_a_reward_says_as_it_fails_commands_no_terminal(folder: Path) -> None:
+    text = "def mine(completion):\n    raise ValueError('\\x1b[31mred\\u202e')\n"
+    (folder / "mine.py").write_text(text, encoding="utf-8")
+    shrinks = ("shrink", "--reward", "./mine.py:mine", "--input", "rows.jsonl", "--row", "1")
+    diff = ("diff", "rows.jsonl", "--group-column", "answer", "--old", "./mine.py:mine", "--new", "length")
+    for arguments in (shrinks, diff):
+        done = grpo(*arguments, cwd=folder)
+        assert "ValueError: red" in done.stderr
+        assert not {"\x1b", "\u202e"} & {*done.stdout, *done.stderr}
+
+
+def test_two_rewards_are_refused_and_not_the_first_forgotten(folder: Path) -> None:
+    done = shrunk("--reward", "format", "--reward", "length", "--input", "rows.jsonl", "--row", "1", cwd=folder)
+    assert done.returncode == 2
+    assert "--reward is given 2 times, and this takes one" in done.stderr
 
 
 def test_with_a_reward_of_groups_the_others_stay_and_the_case_is_a_group(folder: Path) -> None:

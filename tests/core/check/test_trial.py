@@ -14,6 +14,7 @@ from grpo.core.check.report import Finding, Report
 from grpo.core.check.trial import texts_for
 from grpo.core.config.schema import parse_config
 from grpo.core.planning.decide import make_plan
+from grpo.plugins._host.python_objects import spec_of
 from grpo.plugins.errors import UsageError
 from grpo.plugins.host import Host
 
@@ -197,6 +198,10 @@ def test_the_rows_of_a_named_environment_are_used(file: Path) -> None:
         check_reward("./mine.py:wants_more", env="countdown")
 
 
+def breaks(completion: str) -> float:
+    raise ValueError(completion)
+
+
 def doubts_of(*rewards: str, **settings: Any) -> list[str]:
     config = parse_config({"env": "gsm8k:size=20", "rewards": list(rewards), **settings})
     return list(doubts(make_plan(config, Host.discover(), served=False)))
@@ -217,6 +222,10 @@ def test_a_run_refuses_a_reward_that_always_fails_and_warns_of_one_that_teaches_
     [doubt, *_] = doubts_of("./mine.py:raises", failures={"stop_share": 1.0})
     assert "it failed on each of 26 completions" in doubt
     assert doubt.endswith("`grpo plugins check` tries it alone.")
+    host = Host.discover()
+    given = parse_config({"env": "gsm8k:size=20", "rewards": [host.give("reward", spec_of("reward", breaks))]})
+    with pytest.raises(UsageError, match=r"`grpo.check_reward\(breaks\)` tries it alone"):
+        list(doubts(make_plan(given, host, served=False)))
 
 
 def test_a_verifier_that_has_the_name_of_a_reward_is_tried_itself(file: Path) -> None:

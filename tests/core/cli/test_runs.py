@@ -242,6 +242,13 @@ def test_show_says_how_many_more_there_are(tmp_path: Path) -> None:
     assert grpo("show", run.path, "--limit", "0").count("  | word") == 11
 
 
+def test_failures_of_other_groups_are_not_denied(recorded: Path) -> None:
+    assert numbers(recorded, "--failures", "--group", "1") == [2]
+    assert "group 0: no reward failed on any of its 2 completions" in grpo(
+        "show", recorded, "--failures", "--group", "0"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -222,6 +222,21 @@ def test_an_output_that_cannot_be_written_is_said(folder: Path) -> None:
     assert b"--output no/out.jsonl: No such file or directory" in done.stderr
 
 
+def test_what_a_reward_says_as_it_fails_commands_no_terminal(folder: Path) -> None:
+    text = "def raises(completion):\n    raise ValueError('\\x1b[31mred\\u202e')\n"
+    (folder / "loud.py").write_text(text, encoding="utf-8")
+    done = grpo(folder, "score", "--reward", "./loud.py:raises", stdin=jsonl({"completion": "a"}))
+    assert b"ValueError: red" in done.stderr
+    assert b"\x1b" not in done.stderr
+    assert "\u202e" not in done.stderr.decode()
+
+
+def test_two_verifiers_are_refused_and_not_the_first_forgotten(folder: Path) -> None:
+    done = grpo(folder, "verify", "--verifier", "math", "--verifier", "gsm8k", stdin=jsonl({"completion": "a"}))
+    assert done.returncode == 2
+    assert b"--verifier is given 2 times, and this takes one" in done.stderr
+
+
 def test_a_table_is_scored_like_lines_of_json(folder: Path) -> None:
     (folder / "rows.csv").write_text('question,completion,answer\n"6, 12?","7\n2",72\n', encoding="utf-8")
     done = grpo(folder, "verify", "--verifier", "grpo-kit/math", "--input", "rows.csv")
@@ -230,6 +245,9 @@ def test_a_table_is_scored_like_lines_of_json(folder: Path) -> None:
     (folder / "rows.csv").write_text("question,text\na,b\n", encoding="utf-8")
     done = grpo(folder, "verify", "--verifier", "grpo-kit/math", "--input", "rows.csv")
     assert b"rows.csv, line 1: it has no column 'completion'; it has: question, text" in done.stderr
+    (folder / "rows.csv").write_text("completion,answer\n4,4\n5\n", encoding="utf-8")
+    done = grpo(folder, "verify", "--verifier", "grpo-kit/math", "--input", "rows.csv")
+    assert b"rows.csv, line 3: it has 1 value for 2 columns" in done.stderr
 
 
 def test_what_the_template_opened_belongs_to_the_completion(folder: Path) -> None:

@@ -68,6 +68,14 @@ def test_a_narrow_terminal_has_the_first_cell_and_the_others_below_it_in_columns
     assert lines[7:] == ["runs/b", "    failed", "    env [b]code"]
 
 
+def test_the_narrowest_terminal_loses_no_cell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(9, monkeypatch, capsys, terminal=True)
+    text = "".join(line.strip() for line in lines)
+    assert [text.count(word) for word in ("done", "failed", "[b]code")] == [1, 1, 1]
+
+
 def test_a_column_that_says_the_same_of_all_rows_may_be_left_out_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,12 @@ import executed_notebook
 import pytest
 from patience import RUN
 
+from grpo.core.config.schema import parse_config
 from grpo.core.display.html import block, table
+from grpo.core.display.notebook import NotebookPanel
+from grpo.core.planning.decide import make_plan
+from grpo.core.timing.forecast import Forecast, Range
+from grpo.plugins.host import Host
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "notebook" / "first_reward.ipynb"
 TRAINS = "run = grpo.train("
@@ -66,6 +71,33 @@ def test_a_cell_that_is_stopped_leaves_a_run_that_the_next_cell_resumes(tmp_path
     assert "resuming after step " in shown(cells['if run.status == "interrupted":'], "text/html")
     assert shown(cells["run.plot()"], "image/png")
     assert [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()] == list(range(11))
+
+
+class Drawn(NotebookPanel):
+    """A panel whose page is kept and not shown, for there is no kernel here."""
+
+    page = ""
+
+    def _draw(self) -> None:
+        self._handle, self.page = self, self._html()
+
+
+def test_a_panel_says_that_a_dry_run_is_over_and_that_a_run_failed() -> None:
+    config = parse_config({"env": "gsm8k:size=20", "rewards": ["proximity"], "train": {"steps": 4}})
+    plan = make_plan(config, Host.discover(), served=False)
+    dry = Drawn()
+    dry.planned(plan, None, ["dry run: nothing was trained"])
+    dry.close()
+    assert dry.page.count("dry run: nothing was trained") == 1
+    assert "planning" not in dry.page
+    failed = Drawn()
+    failed.planned(plan, Path("runs/a"), [])
+    failed.stepped({"step": 2, "reward": 1.0}, None, {})
+    failed.foreseen(Forecast(2, 4, Range(8.0, 9.0), tokens=100.0))
+    assert "forecast" in failed.page
+    failed.close()
+    assert "failed after 2 steps" in failed.page
+    assert "forecast" not in failed.page
 
 
 def test_no_text_of_a_model_is_markup_or_a_formula() -> None:

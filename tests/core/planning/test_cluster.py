@@ -100,7 +100,17 @@ def test_all_weights_take_the_way_that_what_changed_takes() -> None:
 
 def test_names_of_gpus_are_read_as_people_write_them() -> None:
     assert known_gpu("rtx 4090") is gpu_of("RTX4090")
-    assert known_gpu("80") is None
+    assert known_gpu("80") is known_gpu("NVIDIA L40") is known_gpu("H100 94GB") is None
+    makers = {
+        "rtx-4090": "RTX4090",
+        "NVIDIA GeForce RTX 4090": "RTX4090",
+        "NVIDIA H100 80GB HBM3": "H100",
+        "A100-80GB": "A100",
+        "NVIDIA A100-SXM4-40GB": "A100-40",
+        "NVIDIA L40S": "L40S",
+    }
+    for written, name in makers.items():
+        assert known_gpu(written) is gpu_of(name)
     with pytest.raises(UsageError, match=r"H100.*--nodes|--nodes.*H100"):
         gpu_of("80")
 
@@ -140,5 +150,7 @@ def test_completions_that_leave_no_room_for_a_prompt_are_refused_and_not_shorten
 
 def test_a_gpu_goes_by_its_name_or_its_memory() -> None:
     assert device_of("rtx 4090").total == device_of("24GB").total == 24 * GIB
-    with pytest.raises(UsageError, match=r"--gpu 'H1000' is not an amount of memory.* Did you mean 'H100'\?"):
+    with pytest.raises(
+        UsageError, match=r"--gpu 'H1000' is not an amount of memory.* Did you mean 'H100'\? Known by name: B200, "
+    ):
         device_of("H1000")

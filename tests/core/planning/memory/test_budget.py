@@ -157,20 +157,31 @@ def test_the_plan_of_a_model_for_several_gpus_says_nothing_of_what_one_of_them_d
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["--dtype", "float16"], "too small for float16"),
+        (["--model", "Qwen2.5-7B", "--env", "gsm8"], "Did you mean 'gsm8k'?"),
         (["--bits", "4"], "would do nothing without an adapter. Add --lora"),
         (["--gpu", "large"], "is not an amount of memory"),
+        (["--gpu", ""], "is not an amount of memory"),
         (["--model", "./nothing"], "cannot load the configuration of './nothing'"),
         (["--share-weights"], "it is for vLLM in this process"),
         (["--gpu", "80000000000"], "A bare number is GB"),
         (["--micro-batch-size", "7"], "Choose one of 1, 2, 4"),
         (["--lora", "0"], "--lora-rank: "),
         (["--context", "4096"], "over the model's own 2048"),
+        (["--prompts-per-step", "100000000"], "1,000,000 is the most"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(words: list[str], says: str) -> None:
     code, _, err = grpo("plan", *words)
     assert code == 2
     assert says in err
+
+
+def test_a_plan_warns_of_the_numbers_that_a_run_warns_of() -> None:
+    code, _, err = grpo("plan", "--model", "Qwen2.5-7B", "--gpu", "80", "--lora", "4096", "--lr", "1")
+    assert code == 0
+    assert "note: a LoRA rank of 4096 is over the model's hidden size" in err
+    assert "note: a learning rate of 1 is " in err
 
 
 def test_settings_are_written_as_set_takes_them() -> None:

@@ -25,6 +25,14 @@ def test_a_finished_run_tells_how_it_went(run: grpo.Run, full_run: Path) -> None
     assert run.config.train.group_size == 2
 
 
+def test_the_settings_of_a_run_that_was_made_longer_are_the_new_ones(full_run: Path, tmp_path: Path) -> None:
+    run = grpo.load(shutil.copytree(full_run, tmp_path / "run"))
+    assert run.config.train.steps == 2
+    config = run.path / "config.json"
+    config.write_text(config.read_text().replace('"steps": 2', '"steps": 9'))
+    assert run.config.train.steps == 9
+
+
 def test_metrics_are_a_table_with_a_row_for_each_step(run: grpo.Run) -> None:
     assert list(run.metrics.index) == [0, 1, 2]
     assert run.metrics.loc[0, "held_out/accuracy"] == run.before

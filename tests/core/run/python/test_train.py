@@ -96,6 +96,7 @@ def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Pat
     calls: list[tuple[dict[str, Any], str]] = [
         ({}, "grpo.train needs an environment"),
         ({"dataset": [3]}, "dataset, row 0 is an int"),
+        ({"dataset": 9 * [{"q": "2 + 2?"}]}, "as in env='rows:prompt=COLUMN,answer=COLUMN'"),
         ({"env": "gsm8k", "warmup_steps": 2, "lr": 0}, "lr: input should be"),
         ({"env": ["gsm8k", "arithmetic"], "system": "Be brief."}, "system is for one environment"),
         ({"env": "gsm8k", "stesp": 3}, "no argument 'stesp'. Did you mean 'steps'?"),
@@ -121,6 +122,8 @@ def test_what_is_wrong_with_the_call_is_said_before_anything_loads(tmp_path: Pat
                 **settings
             )
         assert says in str(refused.value)
+        assert len(refused.traceback) == 2, "a notebook would show each frame below the call"
+        assert refused.value.__cause__ is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -224,6 +227,7 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
         ({}, "grpo.train(resume='{run}', rewards=[pressed, brief])"),
         ({"rewards": pressed_spec}, "cannot be continued without the reward 'brief'"),
         ({"rewards": [vowels]}, "has no reward 'vowels'; it has: pressed, brief"),
+        ({"rewards": ["brief"]}, "has the reward 'brief' of a script or a notebook. Give it itself, not its name"),
         ({"rewards": [pressed_spec, brief], "steps": 3}, "was started with steps = 4, not 3"),
         ({"rewards": [pressed_spec, brief], "env": "guess"}, "has no env 'guess'; it has: gsm8k"),
     ]
