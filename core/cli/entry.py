@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
+    """Runs the command line and exits with its code."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:
         signal.signal(signal.SIGINT, _end_at_once)

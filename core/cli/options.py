@@ -10,7 +10,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 
 
 def only(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str:
-    """Takes the value of an option that other commands take several of; given twice, the last would win unseen."""
+    """Returns the value of an option. Raises UsageError if it is given twice: the last would win unseen."""
     if len(values) > 1:
         raise UsageError(f"{option.opts[0]} is given {len(values)} times, and this takes one. Run it for each.")
     return values[0]

@@ -63,8 +63,8 @@ class TrainSection(Section):
         None,
         "Completions per forward and backward pass of a process.",
         "Divides each process's share. Changes memory and speed only.",
-        left_out=f"up to {defaults.NAMED_MICRO_BATCH}, or {defaults.SHORT_MICRO_TOKENS:,} tokens; all for the embedded "
-        f"model; multi-turn: {defaults.ROLLOUT_MICRO_TOKENS:,} tokens",
+        left_out=f"up to {defaults.NAMED_MICRO_BATCH}, more within {defaults.SHORT_MICRO_TOKENS:,} tokens; all for the "
+        f"embedded model; multi-turn: {defaults.ROLLOUT_MICRO_TOKENS:,} tokens",
         flag=Flag("--micro-batch-size", panel="machine"),
     )
     lr: Rate | None = setting(

@@ -97,7 +97,7 @@ def refuse_uneven_batch(config: RunConfig, facts: Facts) -> None:
 
 
 def decide_batch(config: RunConfig, facts: Facts, prompt: int, after: int, *, turns: bool) -> int:
-    """Chooses how many rows go through the model at once; of few tokens more, as small products are slow.
+    """Chooses how many rows go through the model at once: more where they are short, as small products are slow.
 
     `prompt`, `after`: the most tokens of a prompt, and after it. `turns`: rows are of several turns, which share less.
     """

@@ -28,10 +28,8 @@ from grpo.core.processes.memory import BEFORE_TORCH
 VARIABLE = "GOMP_SPINCOUNT"
 LOOK = 0.25  # seconds from look to look at the use of the processors
 NEWEST = 0.25  # weight of the last look in the average, so that programs that pause count by how long they work
-WANTED, FREE = (
-    0.25,
-    0.15,
-)  # of a processor for each thread: what others have to take, and may take; below, spinning pays
+WANTED = 0.25  # of a processor for each thread: if others take more, threads sleep,
+FREE = 0.15  # and if they take less again, threads spin
 IDLE = (3, 4)  # columns of /proc/stat: idle, and idle while a disk works
 _watches: list[Watch] = []  # the one of this process
 

@@ -147,15 +147,15 @@ def test_the_command_refuses_in_words() -> None:
 
 
 def test_a_check_of_an_environment_that_takes_long_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = threading.Event()
+    printed = threading.Event()
     echo = click.echo
 
     def echoed(*words: Any, **how: Any) -> None:
         echo(*words, **how)
-        said.set()
+        printed.set()
 
     def waits(env: object) -> Report:
-        assert said.wait(PATIENCE)
+        assert printed.wait(PATIENCE)
         return Report("env slow", (), ())
 
     monkeypatch.setattr("grpo.core.cli.check.QUIET", 0.0)

@@ -30,9 +30,9 @@ RUN = ("--env", "gsm8k", "--reward", "proximity", "--steps", "4", "--eval-size",
     ],
 )
 def test_what_cannot_work_is_refused_before_a_script_is_written(words: list[str], error: str) -> None:
-    code, out, told = grpo("launch", *words)
+    code, out, errors = grpo("launch", *words)
     assert (code, out) == (2, "")
-    assert error in told
+    assert error in errors
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "quote'd $HOME `id`"])
@@ -87,9 +87,9 @@ def test_a_policy_that_one_gpu_cannot_hold_is_sharded(words: list[str], argument
 def test_machines_that_cannot_hold_the_run_are_refused_with_those_that_can(
     words: list[str], arguments: list[str], error: str
 ) -> None:
-    code, out, told = grpo("launch", "--slurm", *words, "--", *RUN, *arguments, "--out", "o")
+    code, out, errors = grpo("launch", "--slurm", *words, "--", *RUN, *arguments, "--out", "o")
     assert (code, out) == (2, "")
-    assert error in told
+    assert error in errors
 
 
 def test_servers_are_on_machines_of_their_own_and_the_run_is_told_where() -> None:
@@ -108,18 +108,18 @@ def test_a_run_is_continued_and_an_empty_folder_is_not_taken_for_one(tmp_path: P
     out.mkdir()
 
     def read() -> tuple[str, str]:
-        _, script, told = grpo("launch", "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
+        _, script, errors = grpo("launch", "--slurm", "--gpus-per-node", "0", "--", *RUN, "--out", str(out))
         lines = [line for line in script.splitlines() if re.match(r"RUN=|WHAT=\(|if .*--resume", line)]
         assert len(lines) == 3
         shell = ["bash", "-c", "\n".join([*lines, 'echo "${WHAT[0]}"'])]
-        return subprocess.run(shell, capture_output=True, text=True, check=True).stdout.strip(), told
+        return subprocess.run(shell, capture_output=True, text=True, check=True).stdout.strip(), errors
 
     assert read() == ("--env", "")
     for name in ("config.json", "versions.json"):
         (out / name).write_text("{}")
-    first, told = read()
+    first, errors = read()
     assert first == "--resume"
-    assert "holds a run already" in told
+    assert "holds a run already" in errors
 
 
 def test_a_script_that_says_something_else_is_not_written_over(tmp_path: Path) -> None:
@@ -128,6 +128,6 @@ def test_a_script_that_says_something_else_is_not_written_over(tmp_path: Path) -
     written = script.read_text()
     assert grpo("launch", *words).returncode == 0  # the same again
     script.write_text(written + "module load cuda\n")
-    code, _, told = grpo("launch", *words)
+    code, _, errors = grpo("launch", *words)
     assert (code, script.read_text()) == (2, written + "module load cuda\n")
-    assert "exists already and differs" in told
+    assert "exists already and differs" in errors

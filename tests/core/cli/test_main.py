@@ -29,8 +29,8 @@ def test_help_lists_every_command_and_each_of_them_has_help() -> None:
 
 
 def test_a_wrong_command_is_named_with_the_nearest_one() -> None:
-    said = "grpo: no command 'rnu'. Did you mean 'run'? List the commands with: grpo --help\n"
-    assert grpo("rnu", "--env", "gsm8k") == (2, "", said)
+    message = "grpo: no command 'rnu'. Did you mean 'run'? List the commands with: grpo --help\n"
+    assert grpo("rnu", "--env", "gsm8k") == (2, "", message)
     for written, meant in (("trian", "grpo run"), ("resume", "grpo run --resume")):
         done = grpo(written)
         assert (done.returncode, f"Did you mean '{meant}'?" in done.stderr) == (2, True)

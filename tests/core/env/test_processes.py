@@ -147,14 +147,16 @@ def test_they_answer_as_threads_do_and_each_keeps_its_state(desk: Any, processes
 
 
 def test_they_have_several_processes_which_stay_for_the_next_batch(desk: Any, processes: EnvProcesses) -> None:
-    seen = []
+    numbers = []
     for _ in range(2):
         with processes.played(PATIENCE) as envs:
             started(envs, desk, 4)
-            seen.append({answer.observation for answer in said(envs, n0="pid", n1="pid", n2="pid", n3="pid").values()})
-    assert seen[0] == seen[1]
-    assert len(seen[0]) == 2
-    assert str(os.getpid()) not in seen[0]
+            numbers.append(
+                {answer.observation for answer in said(envs, n0="pid", n1="pid", n2="pid", n3="pid").values()}
+            )
+    assert numbers[0] == numbers[1]
+    assert len(numbers[0]) == 2
+    assert str(os.getpid()) not in numbers[0]
 
 
 @pytest.mark.core
@@ -163,11 +165,11 @@ def test_a_crash_costs_the_rollouts_of_its_process_and_the_next_batch_has_anothe
 ) -> None:
     with processes.played(PATIENCE) as envs:
         started(envs, desk, 4)
-        found = said(envs, n0="crash", n1="b", n2="c", n3="d")
-        assert isinstance(found[0], Raised)
-        assert isinstance(found[2], Raised)
-        assert "its process was killed by SIGSEGV" in str(found[0].error)
-        assert [found[1].observation, found[3].observation] == ["B", "D"]
+        answers = said(envs, n0="crash", n1="b", n2="c", n3="d")
+        assert isinstance(answers[0], Raised)
+        assert isinstance(answers[2], Raised)
+        assert "its process was killed by SIGSEGV" in str(answers[0].error)
+        assert [answers[1].observation, answers[3].observation] == ["B", "D"]
         again = said(envs, n1="x", n2="y")
         assert again[1].observation == "X"
         assert isinstance(again[2], Raised)
@@ -182,11 +184,11 @@ def test_a_hang_costs_its_own_rollout_and_an_exception_keeps_its_name_and_words(
 ) -> None:
     with processes.played(PATIENCE) as envs:
         started(envs, desk, 4)
-        found = said(envs, n0="hang", n1="raise", n2="late")
-        assert "no answer within 60 s" in str(found[0].error)
-        assert (type(found[1].error).__name__, str(found[1].error)) == ("RunError", "as it was asked to")
-        assert found[1].line == "", "a message of ours says enough"
-        assert found[2].observation == "LATE"
+        answers = said(envs, n0="hang", n1="raise", n2="late")
+        assert "no answer within 60 s" in str(answers[0].error)
+        assert (type(answers[1].error).__name__, str(answers[1].error)) == ("RunError", "as it was asked to")
+        assert answers[1].line == "", "a message of ours says enough"
+        assert answers[2].observation == "LATE"
 
 
 def test_one_that_keeps_the_lock_of_its_process_is_ended_with_it(
@@ -202,10 +204,10 @@ def test_one_that_keeps_the_lock_of_its_process_is_ended_with_it(
         started(envs, desk, 4)
         with monkeypatch.context() as patched:
             patched.setattr("grpo.core.env.processes.wait", until_one_answers)
-            found = said(envs, n0="power", n1="b")
+            answers = said(envs, n0="power", n1="b")
         assert limits == [PATIENCE + 5.0]
-        assert isinstance(found[0], Raised)
-        assert found[1].observation == "B"
+        assert isinstance(answers[0], Raised)
+        assert answers[1].observation == "B"
         assert "held all of them up" in str(said(envs, n2="c")[2].error)
 
 
