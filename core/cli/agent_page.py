@@ -112,6 +112,8 @@ def marks(call: RecordedCall) -> list[str]:
         state = "not delivered"
     elif call.trains:
         state = "trains"
+    elif call.auxiliary:
+        state = "does not train (auxiliary: see rollout.agent_trains)"
     else:
         state = "does not train"
     return [

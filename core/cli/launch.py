@@ -235,9 +235,8 @@ def _shares(config: RunConfig, machines: Machines, gpu: str | None, context: int
     )
     raise UsageError(
         f"{counted(processes, 'GPU')} of {device.total / GIB:.0f} GB cannot hold "
-        f"{config.model or 'the embedded model'} with {context:,} tokens, sharded as far as possible. {remedy}. "
-        "Where the memory goes: grpo plan. "
-        "To write the script all the same: --sharding fsdp2"
+        f"{config.model or 'the embedded model'} with {context:,} tokens, sharded as far as possible. {remedy}.\n"
+        "Where the memory goes: grpo plan\nTo write the script all the same: --sharding fsdp2"
     )
 
 

@@ -112,6 +112,14 @@ class HealthWatch:
         for name, ended in AGENT_ENDS.items():
             if (row.get(name) or 0.0) > UNENDED_SHARE:
                 warnings += self._once(name, f"{row[name]:.0%} of the episodes of step {step} {ended}")
+        trained, untrained = ((row.get(f"agent/tokens_{kind}") or 0.0) for kind in ("trained", "untrained"))
+        if untrained > trained:
+            warnings += self._once(
+                "untrained",
+                f"{untrained / (trained + untrained):.0%} of the tokens that the policy wrote in step {step} do not "
+                "train. `grpo show` says of each call why; --set rollout.agent_trains=all trains auxiliary calls, "
+                "which are those without tools unless the agent's plugin names others.",
+            )
         warnings += self._abstaining(row)
         difference = row.get("sampling/sampling_logp_difference/max")
         if difference is not None and difference > self._difference_limit:

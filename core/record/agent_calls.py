@@ -54,6 +54,7 @@ class RecordedCall:
     new_ids: tuple[int, ...] = ()  # token ids of the prompt behind those of the parent and its answer
     ids: tuple[int, ...] = ()  # that were sampled and do not train
     at: int | None = None  # where those that train begin in the token ids of the rollout; None: it does not train
+    auxiliary: bool = False  # it is no part of the task, such as one for a title
 
 
 @dataclass(frozen=True, slots=True)

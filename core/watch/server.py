@@ -16,7 +16,7 @@ from urllib.parse import quote
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from grpo.core.http.guard import routed, same_secret
@@ -53,6 +53,7 @@ class WatchServer(HttpServer):
                 f"cannot listen on port {port}: {error.strerror}. Choose another with --port; 0 takes any free one."
             ) from None
         routes = [
+            Route("/{secret}", self._complete),
             Route("/{secret}/{page:path}", self._show),
             Route("/{secret}/{change}", self._change, methods=["POST"]),
             Route("/{path:path}", self._refuse, methods=["GET", "POST"]),
@@ -72,6 +73,11 @@ class WatchServer(HttpServer):
 
     def _refuse(self, request: Request) -> Response:
         raise HTTPException(404, NOTHING)
+
+    def _complete(self, request: Request) -> Response:
+        """Answers a link whose last slash was lost."""
+        self._admit(request)
+        return RedirectResponse(f"/{self.secret}/")
 
     def _show(self, request: Request) -> Response:
         self._admit(request)

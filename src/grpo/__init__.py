@@ -6,6 +6,7 @@ Importing this package imports nothing else; every public name is loaded when it
 from __future__ import annotations
 
 import importlib
+import sys
 
 TYPE_CHECKING = False  # that of typing, which is slow to import
 
@@ -261,7 +262,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'grpo' has no attribute '{name}'")
+        raise AttributeError(f"module 'grpo' has no attribute '{name}'", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(f"grpo.{_HOMES[name]}"), name)
 
 

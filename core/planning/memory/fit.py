@@ -95,8 +95,8 @@ def refuse_no_room(
     remedy = f"This fits: {' '.join(f'--set {pair}' for pair in pairs(chosen))}" if chosen else ""
     raise UsageError(
         f"the run needs about {needed / GIB:.1f} GiB of memory ({'update' if needed == update else 'generation'}), and "
-        f"{device.usable / GIB:.1f} GiB are usable. {remedy or _more(measured, job, device, load.processes)} "
-        "Where the memory goes: grpo plan. To try all the same: --set train.check_memory=false"
+        f"{device.usable / GIB:.1f} GiB are usable.\n{remedy or _more(measured, job, device, load.processes)}\n"
+        "Where the memory goes: grpo plan\nTo try all the same: --set train.check_memory=false"
     )
 
 

@@ -34,25 +34,28 @@ class Choice:
     trains: Trains = "tree"
     auxiliary: Callable[[AgentCall], bool] | None = None
 
-    def of(self, tree: CallTree) -> tuple[str, Callable[[Call], bool]]:
-        """Returns the main conversation, which has most of the task's calls, and what says whether a call trains."""
-        delivered = [call for call in tree.calls if call.delivered]
-        # Where all are auxiliary, all are the task's: a policy that was heard is trained and judged.
-        own = {id(call) for call in self._of_task(delivered) or delivered}
-        counts = Counter(call.thread for call in delivered if id(call) in own)
-        first = {call.thread: call.number for call in reversed(delivered)}
-        main = max(counts, key=lambda thread: (counts[thread], -first[thread]), default="")
-        if self.trains == "all":
-            return main, lambda _: True
-        return main, lambda call: id(call) in own and (self.trains == "tree" or call.thread == main)
-
-    def _of_task(self, calls: Sequence[Call]) -> list[Call]:
+    def of_task(self, tree: CallTree) -> list[Call]:
+        """Returns the delivered calls that are not auxiliary."""
+        calls = [call for call in tree.calls if call.delivered]
         if self.auxiliary is not None:
-            return [call for call in calls if not self.auxiliary(_view(call))]
-        return [call for call in calls if call.ask.tools]
+            own = [call for call in calls if not self.auxiliary(_view(call))]
+        else:
+            own = [call for call in calls if call.ask.tools]
+        # Where all are auxiliary, all are the task's: a policy that was heard is trained and judged.
+        return own or calls
+
+    def takes(self, call: Call, own: Sequence[Call], main: str) -> bool:
+        """Returns whether a call trains; `own`: the calls of the task, `main`: their conversation."""
+        return self.trains == "all" or (call in own and (self.trains == "tree" or call.thread == main))
 
 
 DEFAULT = Choice()
+
+
+def _main(own: Sequence[Call]) -> str:
+    """Returns the conversation that has most of the task's calls, of several the first."""
+    counts = Counter(call.thread for call in own)
+    return max(counts, key=lambda thread: counts[thread], default="")  # in the order of the first calls
 
 
 def _view(call: Call) -> AgentCall:
@@ -70,12 +73,13 @@ def trajectory_of(
 ) -> Trajectory:
     """Returns the rollout of an ended episode; a failed one is the token `end`, which nobody chose."""
     tree = episode.tree
-    main, trains = choice.of(tree)
-    rows = tree.branches(trains)
+    own = choice.of_task(tree)
+    main = _main(own)
+    rows = tree.branches(lambda call: choice.takes(call, own, main))
     answered = [call for call in tree.calls if call.thread == main and call.delivered]
     failure = _failure(episode, ended, heard=bool(rows))
     chosen = [] if failure else [call for _, calls in rows for call in calls]
-    info: dict[str, Any] = {KEY: as_info(_record(episode, ended, chosen)), "files": dict(ended.files)}
+    info: dict[str, Any] = {KEY: as_info(_record(episode, ended, own, chosen)), "files": dict(ended.files)}
     if ended.graded is not None:
         info |= {"rewards": [ended.graded.reward], **ended.graded.final_info}
     finish: FinishReason = "stop"
@@ -127,7 +131,7 @@ def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
     return shortened(" ".join(reason.split()), LONGEST_FAILURE)
 
 
-def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) -> AgentRecord:
+def _record(episode: AgentEpisode, ended: AgentExit, own: Sequence[Call], trained: Sequence[Call]) -> AgentRecord:
     calls = episode.tree.calls
     ends = list(accumulate((len(call.ids) for call in trained), initial=0))
     starts = {id(call): start for call, start in zip(trained, ends, strict=False)}
@@ -143,12 +147,12 @@ def _record(episode: AgentEpisode, ended: AgentExit, trained: Sequence[Call]) ->
         refused=tuple(episode.refused),
         stdout=ended.stdout,
         stderr=f"{ended.stderr}\n{ended.problem}".lstrip() if ended.problem else ended.stderr,
-        tree=tuple(_recorded(call, starts.get(id(call))) for call in calls),
+        tree=tuple(_recorded(call, starts.get(id(call)), call.delivered and call not in own) for call in calls),
         files_omitted=ended.files_omitted,
     )
 
 
-def _recorded(call: Call, at: int | None) -> RecordedCall:
+def _recorded(call: Call, at: int | None, auxiliary: bool) -> RecordedCall:
     known = 0 if call.parent is None else len(call.parent.prompt) + len(call.parent.ids)
     old = 0 if call.parent is None else len(call.parent.ask.messages) + 1  # messages of the conversation before
     return RecordedCall(
@@ -167,6 +171,7 @@ def _recorded(call: Call, at: int | None) -> RecordedCall:
         new_ids=call.prompt[known:],
         ids=() if at is not None else call.ids,
         at=at,
+        auxiliary=auxiliary,
     )
 
 

@@ -161,6 +161,8 @@ class Rollouts:
             if not chosen:
                 raise UsageError(f"{self._run.path} has no rollouts of these steps; it has: {_range(steps)}.")
             return concat([self[number] for number in chosen], ignore_index=True)
+        if not isinstance(step, int):
+            raise UsageError(f"{step!r} is not a step. Give a number, or a slice of numbers.")
         if step < -len(steps):
             raise UsageError(f"{self._run.path} has rollouts of {len(steps)} steps: {_range(steps)}.")
         rows = read_rollouts(self._run, _from_the_end(steps, step) or 0)

@@ -169,6 +169,8 @@ def train(
             rows.remove()
             raise error.with_traceback(None) from None
         raise
+    except KeyboardInterrupt as interrupt:  # asked for, so the place where it came is nothing to read
+        raise interrupt.with_traceback(None) from None
     finally:
         display.close()
 

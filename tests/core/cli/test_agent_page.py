@@ -37,7 +37,8 @@ def test_an_episode_is_its_calls_with_branches_further_in(run: RunDir) -> None:
         "call 6, begins: other tools",
     ]
     states = [line.partition("; ")[2].partition(",")[0] for line in calls]
-    assert states == ["does not train", "trains", "trains", "trains", "trains", "trains", "not delivered"]
+    auxiliary = "does not train (auxiliary: see rollout.agent_trains)"
+    assert states == [auxiliary, "trains", "trains", "trains", "trains", "trains", "not delivered"]
     assert calls[1].endswith("without effect: temperature")
     assert '  | Let me look.\n  | bash(command="wc -l a.txt")\n' in text
     assert "tool:\n  | 3 a.txt\n  | more\n" in text

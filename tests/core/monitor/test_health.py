@@ -74,6 +74,14 @@ def test_programs_that_run_out_of_time_or_crash_are_no_matter_of_length() -> Non
     assert "exit status other than 0" in crashed
 
 
+def test_tokens_that_do_not_train_are_named_once_they_are_most() -> None:
+    watch = HealthWatch("float32")
+    assert watch.metrics(row(1, agent__tokens_trained=60.0, agent__tokens_untrained=40.0)) == []
+    [warning] = watch.metrics(row(2, agent__tokens_trained=40.0, agent__tokens_untrained=60.0))
+    assert warning.startswith("60% of the tokens that the policy wrote in step 2 do not train.")
+    assert watch.metrics(row(3, agent__tokens_trained=0.0, agent__tokens_untrained=60.0)) == []
+
+
 def test_late_batches_are_not_searched_for_broken_output() -> None:
     watch = HealthWatch("float32")
     assert watch.batch(11, batch(""), [0.5] * 8) == []

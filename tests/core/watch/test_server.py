@@ -66,6 +66,8 @@ def test_only_the_link_leads_anywhere(reading: WatchServer) -> None:
         assert b"pens" not in body
         assert reading.secret.encode() not in body
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", reading.link)
+    status, headers, _ = ask(reading, f"/{reading.secret}")
+    assert (status, headers["Location"]) == (307, f"/{reading.secret}/")
 
 
 @pytest.mark.core
