@@ -25,6 +25,8 @@ from grpo.rewards.code.assertions import (
 from grpo.rewards.code.functions import given_names, lone_methods
 from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, names_in, related_names
 
+_LONGEST = 200  # characters of an assertion that a reason quotes
+
 
 @dataclass(slots=True)
 class Prepared:
@@ -161,13 +163,14 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
         place, asks = -1, self._asks(node.test)
+        text = "" if self._split else ast.unparse(node.test)[:_LONGEST]  # there an answer says more
         if not (isinstance(node.test, ast.Constant) and not node.test.value):
             self._assertions.append(self._sure)
             if self._sure and asks and self._in_function == 0 and self._unit >= 0:
                 self.prepared.asking.add(self._unit)
             place = self._place(self._sure)
         outer, self._caught = self._caught, self._caught or not asks
-        node.test = self.call("__true__", self._asserted(node.test), place, self._caught)
+        node.test = self.call("__true__", self._asserted(node.test), place, self._caught, text)
         self._caught, self._sure = outer, False
         return node
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import json
-import random
 import reprlib
 import types
 from collections import deque
@@ -95,8 +94,8 @@ class Solution:
         return call
 
     def rehearse(self, requests: list[Any]) -> None:
-        """Asks for answers in any order, before the tests ask for them."""
-        for request in random.sample(requests, len(requests)):
+        """Asks for answers from the last call to the first, before the tests ask for them."""
+        for request in reversed(requests):  # a counter goes the other way
             self._channel.grant(self._given.seconds)
             self._begins = True
             self._answer(request)

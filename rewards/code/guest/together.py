@@ -148,7 +148,7 @@ def main(descriptor: int) -> None:
         asked=asked,
     )
     calls = [call for call in given.asked if call[0] in given.names]
-    for name, args, named in random.sample(calls, len(calls)):
+    for name, args, named in reversed(calls):  # a counter goes the other way
         with contextlib.suppress(Exception):
             ask(space[name], *map(decode, args), **{key: decode(value) for key, value in named.items()})
     side.forbidden_change = lambda: f"it changes {name}" if (name := replaced() or given_anew()) else ""
@@ -201,7 +201,7 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
     whether the solution raised an exception; `last_answer`, the last call in
     words; `other`, an answer that is no plain data.
     """
-    true, enter, begin_assertions, fault_of = asserting(given.sure, given.reaching)
+    true, enter, begin_assertions, fault_of, failed = asserting(given.sure, given.reaching)
     running: list[int] = []  # units, one within the other
     skips = re.search(r"skip|xfail|expectedFailure", given.source, re.IGNORECASE) is not None
 
@@ -221,6 +221,12 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         say(["begin", unit])
         return True
 
+    def why_of(error: BaseException) -> str:
+        answer = side.last_answer() or (f"assert {failed[-1]}" if failed else "")
+        unequal = type(error) is AssertionError and not error.args
+        other = f"another value than expected{': ' if answer else ''}{answer}"
+        return str(side.other) or (other if unequal else line_of(error))
+
     def ended(unit: int, error: BaseException | None, how: str = "", why: str = "") -> None:
         if isinstance(error, Stop):
             raise error
@@ -236,11 +242,7 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         elif skips and error is not None and is_skip(error) and not side.is_raised(error) and skips_by(error):
             how = "passed"
         elif error is not None and not how:
-            unequal = type(error) is AssertionError and not error.args
-            how = _how(error, side.is_raised)
-            answer = side.last_answer()
-            other = f"another value than expected{': ' if answer else ''}{answer}"
-            why = side.other or (other if unequal else line_of(error))
+            how, why = _how(error, side.is_raised), why_of(error)
         elif not how:
             fault = side.forbidden_change() or fault_of(unit)
             how, why = ("failed", fault) if fault else ("passed", "")
@@ -259,7 +261,7 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         code = _with_judge(code, judge)
         trouble = ""
         if given.pytest:
-            trouble = _run_pytest(code, tests, given, skips, skips_by, begin, ended, side.is_raised)
+            trouble = _run_pytest(code, tests, given, skips, skips_by, begin, ended, side.is_raised, why_of)
         else:
             exec(code, space)
         if side.asked and not trouble:
@@ -353,7 +355,7 @@ def _how(error: BaseException | None, is_raised: Callable[[BaseException], bool]
 
 
 def _run_pytest(
-    code: Any, tests: Any, given: Any, skips: bool, skips_by: Any, begin: Any, ended: Any, is_raised: Any
+    code: Any, tests: Any, given: Any, skips: bool, skips_by: Any, begin: Any, ended: Any, is_raised: Any, why_of: Any
 ) -> str:
     """Returns why the test module could not be collected, or "". `skips`: it may skip tests."""
     import pytest
@@ -404,7 +406,7 @@ def _run_pytest(
             )
         elif report.failed and "fault" not in outcome:
             error = call.excinfo.value if call.excinfo is not None else None
-            why = line_of(error) if error is not None else str(report.longrepr)[:300]
+            why = why_of(error) if error is not None else str(report.longrepr)[:300]
             outcome["fault"] = (_how(error, is_raised), why)
         return report
 

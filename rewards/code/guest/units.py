@@ -93,21 +93,21 @@ def remembering(remembers: bool) -> tuple[Callable[..., Any], list[Any]]:
 
 def asserting(
     sure: list[list[int]], reaching: list[int]
-) -> tuple[Callable[..., Any], Callable[[int], None], Callable[[], None], Callable[[int], str]]:
-    """Returns `__true__`, `__enter__`, a function that starts a unit, and one that says why a unit has not passed.
+) -> tuple[Callable[..., Any], Callable[[int], None], Callable[[], None], Callable[[int], str], list[str]]:
+    """Returns `__true__`, `__enter__`, what starts a unit, what says why one has not passed, and failed assertions.
 
     `sure`: for each unit, its assertions that are reached whenever it passes. `reaching`: the units that pass only if
     some assertion was reached.
     """
     reached: dict[int, int] = {}
     entered: dict[int, int] = {}
-    failed: list[bool] = []
+    failed: list[str] = []
 
-    def true(value: Any, place: int = -1, caught: bool = False) -> bool:
+    def true(value: Any, place: int = -1, caught: bool = False, text: str = "") -> bool:
         reached[place] = reached.get(place, 0) + 1
         result = bool(value)
         if not result and not caught:
-            failed.append(True)
+            failed.append(text)
         return result
 
     def enter(place: int) -> None:
@@ -127,7 +127,7 @@ def asserting(
             return "an assertion was not reached, and no exception reached the test"
         return ""
 
-    return true, enter, anew, fault
+    return true, enter, anew, fault, failed
 
 
 def same(result: Any, expected: Any, tolerance: float) -> bool:

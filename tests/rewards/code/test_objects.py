@@ -36,6 +36,7 @@ PATCHES = (
     "class M:\n    def make(s):\n        import builtins\n        builtins.sorted = lambda x: [1]\n        return 0\n"
 )
 ASKING = "def ask():\n    assert M() is not None\n"
+FIXTURE = "import pytest\n@pytest.fixture\ndef m():\n    return M()\ndef test(m):\n    assert m.x == 4"
 OF_UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(M().x, 3)"
 
 
@@ -180,6 +181,21 @@ def test_what_feigns_an_answer_is_wrong_and_says_why(
     assert result.passed == 0
     assert result.assurance == "guarded"
     assert reason in result.line()
+
+
+@pytest.mark.parametrize(
+    ("tests", "quoted"),
+    [
+        ("assert M().x == 4\nassert M().x == 3", "assert M().x == 4"),
+        (
+            "import pytest\n@pytest.fixture\ndef m():\n    return M()\ndef test(m):\n    assert m.x == 4",
+            "assert m.x == 4",
+        ),
+        (OF_UNITTEST.replace("3", "4"), "assert M().x == 4"),
+    ],
+)
+def test_an_assertion_that_fails_is_quoted(tests: str, quoted: str, judged: Callable[..., CodeResult]) -> None:
+    assert f"another value than expected: {quoted}; assurance" in judged("class M:\n    x = 3", tests=tests).line()
 
 
 def test_a_solution_finds_no_class_of_the_judge_that_has_methods(judged: Callable[..., CodeResult]) -> None:
