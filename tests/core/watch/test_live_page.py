@@ -77,6 +77,7 @@ def test_a_rollout_stays_open_and_the_list_where_it_was_while_a_run_goes_on(tmp_
     shown = (
         "[...document.querySelectorAll('.row .where')].map((own) => [own.getBoundingClientRect().top, own.innerText])"
     )
+    until(page, f"{shown}.some(([top]) => top > 0 && top < innerHeight)")  # the rows at this place are drawn
     above = page.locator(".list").bounding_box()
     assert above is not None
     before = [own for own in page.evaluate(shown) if own[0] >= above["y"]]
