@@ -163,7 +163,7 @@ class Instrument(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.Assert:
         place, asks = -1, self._asks(node.test)
-        text = "" if self._split else ast.unparse(node.test)[:_LONGEST]  # there an answer says more
+        text = ast.unparse(node.test)[:_LONGEST]
         if not (isinstance(node.test, ast.Constant) and not node.test.value):
             self._assertions.append(self._sure)
             if self._sure and asks and self._in_function == 0 and self._unit >= 0:

@@ -12,6 +12,8 @@ itself with status 0 and all of its output is what was expected. Trouble of a sa
 from __future__ import annotations
 
 import math
+import reprlib
+from itertools import zip_longest
 
 from grpo.plugins._pattern import lazy_pattern
 from grpo.plugins.errors import TransientError
@@ -25,6 +27,8 @@ _NUMBER = lazy_pattern(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,4})?")
 _LONGEST_NUMBER = 400
 _AT_ONCE = 16
 _MOST_LATE = 4
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = 60
 _LATE = ("time_cpu", "time_wall")
 
 
@@ -71,7 +75,15 @@ def _compared(result: JobResult, expected: bytes, comparison: Comparison, tolera
         return UnitResult("compile_error" if why.startswith(SYNTAX_ERRORS) else "runtime_error", why)
     if agrees(result.stdout, expected, comparison, tolerance):
         return UnitResult("accepted")
-    return UnitResult("wrong_answer", "another output than expected")
+    return UnitResult("wrong_answer", f"another output than expected{difference(result.stdout, expected)}")
+
+
+def difference(printed: bytes, expected: bytes) -> str:
+    """Returns which line differs first, in words for people; "" where only blanks do."""
+    pairs = enumerate(zip_longest(_lines(printed), _lines(expected)), start=1)
+    number, (line, wanted) = next((each for each in pairs if each[1][0] != each[1][1]), (0, (None, None)))
+    is_line, other = (None if each is None else _BRIEF.repr(each.decode("utf-8", "replace")) for each in (line, wanted))
+    return f": line {number} is {is_line or 'missing'}, expected {other or 'no line'}" if number else ""
 
 
 def agrees(printed: bytes, expected: bytes, comparison: Comparison = "trimmed", tolerance: float = 1e-6) -> bool:

@@ -222,9 +222,11 @@ def run_tests(given: Any, say: Say, tests: types.ModuleType, side: Any) -> None:
         return True
 
     def why_of(error: BaseException) -> str:
-        answer = side.last_answer() or (f"assert {failed[-1]}" if failed else "")
         unequal = type(error) is AssertionError and not error.args
-        other = f"another value than expected{': ' if answer else ''}{answer}"
+        answer = side.last_answer()
+        quoted = f": assert {failed[-1]}" if failed else ""
+        beside = f" ({answer})" if quoted else f": {answer}"
+        other = f"another value than expected{quoted}{beside if answer else ''}"
         return str(side.other) or (other if unequal else line_of(error))
 
     def ended(unit: int, error: BaseException | None, how: str = "", why: str = "") -> None:

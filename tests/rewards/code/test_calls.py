@@ -56,7 +56,7 @@ def test_the_tests_choose_the_judge(tests: str, kind: str) -> None:
     [
         ("def f(n): return n + 1", 3, "accepted"),
         ("def f(n): return n + 1.0", 3, "accepted"),
-        ("def f(n): return 2", 1, "another value than expected: f(2) is 2"),
+        ("def f(n): return 2", 1, "another value than expected: assert f(2) == 3 (f(2) is 2)"),
         ("def f(n):\n    if n == 2: raise KeyError('two')\n    return n + 1", 2, "runtime_error: KeyError: 'two'"),
         ("def f(n) return", 0, "compile_error: on loading: SyntaxError"),
         ("g = 3", 0, "NameError: name 'f' is not defined"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo.rewards.code.output_judge import agrees
+from grpo.rewards.code.output_judge import agrees, difference
 from grpo.rewards.code.results import Comparison
 
 SAME = [
@@ -56,3 +56,18 @@ def test_the_tolerance_is_absolute_for_small_and_relative_for_large_numbers() ->
     assert agrees(b"0.009", b"0", "float", 0.01)
     assert agrees(b"1009", b"1000", "float", 0.01)
     assert not agrees(b"1011", b"1000", "float", 0.01)
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "told"),
+    [
+        (b"1\n2\n", b"1\n3\n", ": line 2 is '2', expected '3'"),
+        (b"1\n", b"1\n3\n", ": line 2 is missing, expected '3'"),
+        (b"1\n\n3", b"1\n", ": line 2 is '', expected no line"),
+        (b"\xff1", b"1", ": line 1 is '\ufffd1', expected '1'"),
+        (b"9" * 99, b"1", f": line 1 is '{'9' * 27}...{'9' * 28}', expected '1'"),
+        (b"1 \n", b"1\n", ""),
+    ],
+)
+def test_the_first_other_line_is_told(printed: bytes, expected: bytes, told: str) -> None:
+    assert difference(printed, expected) == told
