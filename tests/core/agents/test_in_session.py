@@ -151,7 +151,7 @@ def test_an_episode_that_cannot_be_opened_is_a_failure_and_no_zero(access: Acces
     host = Host.discover()
     env = host.env(f"shell:{tmp_path}/tasks.jsonl")
     left: queue.Queue[AgentExit] = queue.Queue()
-    programs = SessionPrograms(host.agent(script(tmp_path, "print(1)")), [env])
+    programs = SessionPrograms(host.agent(script(tmp_path, "print(1)")), [env], PATIENCE)
     episode = Episode(0, (), {}, None, {"options": {"row": {"instruction": "no grader"}}}, env=env.name)
     programs.start(1, episode, access, left.put)
     broken = left.get(timeout=PATIENCE)
