@@ -162,7 +162,7 @@ def test_environments_that_take_long_to_close_are_left_with_a_warning(monkeypatc
 
     monkeypatch.setattr("grpo.core.env.threads.CLOSING", 0.01)
     with (
-        pytest.warns(RuntimeWarning, match="take more than 0.01 s to close"),
+        pytest.warns(RuntimeWarning, match="take over 0.01 s to close"),
         EnvThreads(Stuck, seconds=PATIENCE) as threads,
     ):
         threads.call({0: lambda env: "fine"})
