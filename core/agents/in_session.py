@@ -46,7 +46,7 @@ _OWN = ".grpo-agent"  # in HOME: what a Python agent is given, and its answer
 _MARK = f"{_OWN}/start"  # a file that is older than what the agent changes
 _FILES = ["find", ".", "-xdev", "-type", "f"]
 _SECONDS = 60.0  # for a list of files
-_LEAVING = 30.0  # for all sessions to close, at the end of a run
+_LEAVING = 10.0  # for all sessions to close, at the end of a run
 _INSIDE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from grpo.core.agents.launcher import play_once; play_once(sys.argv[2])"
