@@ -124,8 +124,6 @@ class _Program:
             def ask(call: Call) -> Any:
                 answer = envs.call({0: call})[0]
                 if isinstance(answer, Raised):
-                    if isinstance(answer.error, GrpoError):
-                        raise answer.error
                     raise PluginError(f"env '{self._env.name}' failed: {answer.explained()}")
                 return answer
 

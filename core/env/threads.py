@@ -85,9 +85,7 @@ class EnvThreads:
             for worker in self._closing:
                 worker.thread.join(max(0.0, until - time.monotonic()))
             if any(worker.thread.is_alive() for worker in self._closing):
-                _warn(
-                    f"environments take more than {CLOSING:g} s to close: each batch waits that long, and leaves them"
-                )
+                _warn(f"environments take over {CLOSING:g} s to close: each batch waits that long, and leaves them")
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Makes one call for each environment; a number that failed must not be called again."""
