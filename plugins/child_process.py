@@ -10,6 +10,7 @@ what a policy wrote, its answers are read as JSON or as plain bytes and never un
 
 from __future__ import annotations
 
+import array
 import json
 import os
 import signal
@@ -145,3 +146,12 @@ def receive_exactly(channel: socket.socket, size: int) -> bytes:
             raise ConnectionError("the other end is gone")
         data += piece
     return bytes(data)
+
+
+def receive_descriptors(channel: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+    """Returns a packet of at most so many bytes and its descriptors, which no started program inherits.
+
+    `socket.recv_fds` ignores the flag that sees to that.
+    """
+    data, ancillary, _, _ = channel.recvmsg(size, socket.CMSG_LEN(most * 4), getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+    return data, [number for _, _, numbers in ancillary for number in array.array("i", numbers)]

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
@@ -31,10 +32,13 @@ from grpo.core.agents.runner import doors
 from grpo.core.agents.supervisor import KEPT
 from grpo.core.env.episodes import Episode
 from grpo.core.env.step import take_step
+from grpo.core.env.threads import Call, EnvThreads, Raised
+from grpo.core.scoring.outcome import explain
 from grpo.core.text.printable import encodable
 from grpo.plugins._spec.binding import BoundAgent, BoundEnv
 from grpo.plugins.agents import Access, AgentTask, Command, package_of, search_path
-from grpo.plugins.errors import GrpoError, SessionError
+from grpo.plugins.errors import GrpoError, PluginError, SessionError
+from grpo.plugins.exit_guard import raise_on_exit
 from grpo.plugins.session import Process, Session
 
 Ended = Callable[[AgentExit], None]
@@ -42,6 +46,7 @@ _OWN = ".grpo-agent"  # in HOME: what a Python agent is given, and its answer
 _MARK = f"{_OWN}/start"  # a file that is older than what the agent changes
 _FILES = ["find", ".", "-xdev", "-type", "f"]
 _SECONDS = 60.0  # for a list of files
+_LEAVING = 10.0  # for all sessions to close, at the end of a run
 _INSIDE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from grpo.core.agents.launcher import play_once; play_once(sys.argv[2])"
@@ -49,10 +54,13 @@ _INSIDE = (
 
 
 class SessionPrograms:
-    """Runs agents in sessions of these environments, each in a thread; `hidden`: paths that they must not see."""
+    """Runs agents in sessions of these environments, each in a thread.
 
-    def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv], hidden: Sequence[str] = ()) -> None:
-        self._agent, self._hidden = agent, hidden
+    `seconds`: the time limit of one call of an environment. `hidden`: paths that agents must not see.
+    """
+
+    def __init__(self, agent: BoundAgent, envs: Sequence[BoundEnv], seconds: float, hidden: Sequence[str] = ()) -> None:
+        self._agent, self._seconds, self._hidden = agent, seconds, hidden
         self._envs = {env.name: env for env in envs}
         self._lock = threading.Lock()
         self._running: dict[int, _Program] = {}
@@ -62,11 +70,12 @@ class SessionPrograms:
 
     def start(self, number: int, episode: Episode, access: Access, ended: Ended) -> None:
         """Starts the agent of an episode; a failure to start is reported as any end is."""
-        program = _Program(self._agent, self._envs[episode.env], episode, access, self._hidden)
+        program = _Program(self._agent, self._envs[episode.env], episode, access, self._seconds, self._hidden)
         with self._lock:
             self._running[number] = program
 
         def play() -> None:
+            raise_on_exit()
             left = program.play()
             with self._lock:
                 del self._running[number]
@@ -83,21 +92,22 @@ class SessionPrograms:
             program.end()
 
     def close(self) -> None:
-        """Ends all agents; returns when their sessions are closed."""
+        """Ends all agents; returns when their sessions are closed, or an environment takes too long over it."""
         with self._lock:
             programs = list(self._running.values())
         for program in programs:
             program.end()
+        until = time.monotonic() + _LEAVING
         for program in programs:
-            program.thread.join()
+            program.thread.join(max(0.0, until - time.monotonic()))
 
 
 class _Program:
     def __init__(
-        self, agent: BoundAgent, env: BoundEnv, episode: Episode, access: Access, hidden: Sequence[str]
+        self, agent: BoundAgent, env: BoundEnv, episode: Episode, access: Access, seconds: float, hidden: Sequence[str]
     ) -> None:
         self._agent, self._env, self._episode, self._access = agent, env, episode, access
-        self._hidden = hidden
+        self._seconds, self._hidden = seconds, hidden
         self._ending = threading.Event()
         self._process: Process | None = None
         self.thread = threading.Thread()
@@ -109,26 +119,32 @@ class _Program:
 
     def play(self) -> AgentExit:
         began = time.monotonic()
-        env: Any = None
-        try:
-            env = self._env.make()
-            env.reset(**deepcopy(dict(self._episode.reset)))
-            inner = getattr(env, "unwrapped", env)
-            port = urlsplit(self._access.url).port or 80
-            shared = _needed(self._agent)
-            reach = {port: f"127.0.0.1:{port}"}
-            session: Session = inner.open_session(reach=reach, shared=shared, hidden=self._hidden)
-            left = self._run(session, getattr(inner, "working_directory", "") or session.directory)
-            session.stop()
-            left = replace(left, seconds=time.monotonic() - began, answer=self._answer(session, left))
-            return replace(left, graded=take_step(left.answer or "", env))
-        except Exception as error:
-            problem = encodable(str(error)) if isinstance(error, GrpoError) else f"{type(error).__name__}: {error}"
-            return AgentExit(None, False, time.monotonic() - began, problem=problem, outside=True)
-        finally:
-            with contextlib.suppress(Exception):
-                if env is not None:
-                    env.close()
+        with EnvThreads(self._env.make, seconds=self._env.call_limit(self._seconds)) as envs:
+
+            def ask(call: Call) -> Any:
+                answer = envs.call({0: call})[0]
+                if isinstance(answer, Raised):
+                    raise PluginError(f"env '{self._env.name}' failed: {answer.explained()}")
+                return answer
+
+            try:
+                session, directory = ask(self._open)
+                left = self._run(session, directory)
+                session.stop()
+                left = replace(left, seconds=time.monotonic() - began, answer=self._answer(session, left))
+                return replace(left, graded=ask(partial(take_step, left.answer or "")))
+            except BaseException as error:  # also an agent's own code that exits
+                problem = encodable(str(error) if isinstance(error, GrpoError) else explain(error))
+                return AgentExit(None, False, time.monotonic() - began, problem=problem, outside=True)
+
+    def _open(self, env: Any) -> tuple[Session, str]:
+        """Starts the episode and returns its session with the folder that programs begin in."""
+        env.reset(**deepcopy(dict(self._episode.reset)))
+        inner = getattr(env, "unwrapped", env)
+        port = urlsplit(self._access.url).port or 80
+        reach = {port: f"127.0.0.1:{port}"}
+        session: Session = inner.open_session(reach=reach, shared=_needed(self._agent), hidden=self._hidden)
+        return session, getattr(inner, "working_directory", "") or session.directory
 
     def _run(self, session: Session, directory: str) -> AgentExit:
         task = replace(task_of(self._episode), directory=directory, home=session.home)

@@ -33,7 +33,7 @@ from grpo.core.scoring.workers.transport import find_reference, value_of
 from grpo.plugins import kernel
 from grpo.plugins._spec.binding import BoundAgent
 from grpo.plugins.agents import Access, AgentTask, Command
-from grpo.plugins.child_process import receive_message, send_message
+from grpo.plugins.child_process import receive_descriptors, receive_message, send_message
 
 READY = b"ready"
 _EVENT_LOOP = asyncio.base_events.__file__
@@ -62,7 +62,7 @@ def main(descriptor: int, modules: Sequence[str], home: str) -> None:
     send_message(channel, READY)
     while True:
         try:
-            _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+            _, descriptors = receive_descriptors(channel, 1, 1)
         except OSError:
             descriptors = []
         if not descriptors:

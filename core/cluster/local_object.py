@@ -100,6 +100,9 @@ def _listen(owner: weakref.ref[LocalObject], channel: socket.socket) -> None:
 def main(descriptor: int, kind: str, settings: Mapping[str, Any]) -> None:
     """Answers until the other side hangs up."""
     channel, lock = socket.socket(fileno=descriptor), threading.Lock()
+    # Else a process that the object leaves behind would keep the other side waiting.
+    channel.set_inheritable(False)
+    os.register_at_fork(after_in_child=channel.close)
     made = pkgutil.resolve_name(kind)(**settings)
 
     def answer(number: int, method: str, message: bytes) -> None:

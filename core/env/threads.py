@@ -84,6 +84,8 @@ class EnvThreads:
             until = time.monotonic() + CLOSING
             for worker in self._closing:
                 worker.thread.join(max(0.0, until - time.monotonic()))
+            if any(worker.thread.is_alive() for worker in self._closing):
+                _warn(f"environments take over {CLOSING:g} s to close: each batch waits that long, and leaves them")
 
     def call(self, calls: Mapping[int, Call]) -> dict[int, Any]:
         """Makes one call for each environment; a number that failed must not be called again."""
@@ -143,9 +145,9 @@ class _Worker:
         if env is not None:
             try:
                 env.close()
-            except (Exception, SystemExit) as error:  # of no rollout: this one has ended
-                warnings.warn(
-                    f"an environment raised when it was closed: {type(error).__name__}: {error}",
-                    RuntimeWarning,
-                    stacklevel=1,
-                )
+            except BaseException as error:  # of no rollout: this one has ended
+                _warn(f"an environment raised when it was closed: {type(error).__name__}: {error}")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=2)

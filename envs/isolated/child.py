@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from grpo.plugins.child_process import receive_message, send_message
+from grpo.plugins.child_process import receive_descriptors, receive_message, send_message
 from grpo.plugins.sandbox_job import Limits
 
 ORDER = struct.Struct(">cQ")  # what to do, and with which process
@@ -49,7 +49,7 @@ def main(descriptor: int) -> None:
     children: set[int] = set()
     ended: dict[int, int] = {}
     while True:
-        order, descriptors, _, _ = socket.recv_fds(control, ORDER.size, 1)
+        order, descriptors = receive_descriptors(control, ORDER.size, 1)
         if len(order) < ORDER.size:
             break
         what, number = ORDER.unpack(order)

@@ -19,6 +19,7 @@ import traceback
 from typing import Any, NoReturn
 
 from grpo.plugins import kernel
+from grpo.plugins.child_process import receive_descriptors
 from grpo.rewards.sandbox import cgroup
 from grpo.rewards.session import root
 from grpo.rewards.session.process_one import serve
@@ -39,7 +40,7 @@ def main(descriptor: int, owner: int) -> None:
     launcher = os.getpid()
     while True:
         try:
-            _, descriptors, _, _ = socket.recv_fds(channel, 1, 1, socket.MSG_CMSG_CLOEXEC)
+            _, descriptors = receive_descriptors(channel, 1, 1)
         except OSError:
             descriptors = []
         if not descriptors:

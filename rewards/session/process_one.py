@@ -337,7 +337,11 @@ def _add_one(archive: tarfile.TarFile, path: str, name: str, left: os.stat_resul
         entry.type, entry.linkname = tarfile.LNKTYPE, linked[left.st_ino]
     elif stat.S_ISREG(left.st_mode):
         linked[left.st_ino] = name
+        if shut := not left.st_mode & stat.S_IRUSR:  # its owner may not read it, but may change that
+            os.chmod(path, entry.mode | stat.S_IRUSR)
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if shut:
+            os.fchmod(descriptor, entry.mode)
         with open(descriptor, "rb") as file:
             entry.size = os.fstat(descriptor).st_size
             archive.addfile(entry, _Exactly(file, entry.size))

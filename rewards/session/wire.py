@@ -8,6 +8,8 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from grpo.plugins.child_process import receive_descriptors
+
 _MOST_DESCRIPTORS = 64
 _SMALL = 32768
 
@@ -30,8 +32,7 @@ def send(channel: socket.socket, value: object, descriptors: Sequence[int] = ())
 
 def receive(channel: socket.socket) -> tuple[Any, list[int]]:
     """Returns the next value and its descriptors. Raises ConnectionError; BlockingIOError, TimeoutError: none yet."""
-    # No program that this process starts inherits the descriptors.
-    data, descriptors, _, _ = socket.recv_fds(channel, _SMALL + 1, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    data, descriptors = receive_descriptors(channel, _SMALL + 1, _MOST_DESCRIPTORS)
     if not data:
         raise ConnectionError("the other end is gone")
     if data[:1] == b"f":

@@ -83,7 +83,7 @@ def played(
     prompt = ({"role": "user", "content": "Write 42 into answer.txt."},)
     episode = Episode(0, prompt, rows[0], None, {"options": {"row": rows[0]}}, env=env.name)  # type: ignore[arg-type]
     left: queue.Queue[AgentExit] = queue.Queue()
-    programs = SessionPrograms(host.agent(agent), [env], hidden)
+    programs = SessionPrograms(host.agent(agent), [env], PATIENCE, hidden)
     assert programs.takes(episode)
     try:
         programs.start(7, episode, access, left.put)

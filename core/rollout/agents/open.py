@@ -53,7 +53,7 @@ class AgentSide:
             context=context,
         )
         self._desk = AgentDesk(MODEL, Splice(deepcopy(tokenizer)), limits)
-        self._programs = _Programs(agent, envs, warned, hidden)
+        self._programs = _Programs(agent, envs, rollout.step_timeout, warned, hidden)
         try:
             self._server = gateway_server(self._desk)
             self._server.start()
@@ -79,9 +79,14 @@ class _Programs:
     """The runner of programs for several batches at once: each knows its episodes by numbers of its own."""
 
     def __init__(
-        self, agent: BoundAgent, envs: Sequence[BoundEnv], warned: Callable[[str], None], hidden: Sequence[str]
+        self,
+        agent: BoundAgent,
+        envs: Sequence[BoundEnv],
+        seconds: float,
+        warned: Callable[[str], None],
+        hidden: Sequence[str],
     ) -> None:
-        self._in_sessions = SessionPrograms(agent, [env for env in envs if env.spec.in_session], hidden)
+        self._in_sessions = SessionPrograms(agent, [env for env in envs if env.spec.in_session], seconds, hidden)
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._callbacks: dict[int, Callable[[AgentExit], None]] = {}

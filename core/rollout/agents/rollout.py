@@ -122,7 +122,7 @@ def _failure(episode: AgentEpisode, ended: AgentExit, *, heard: bool) -> str:
     if heard and not ended.outside:
         return ""
     if ended.problem:
-        reason = f"the agent broke: {ended.problem}"
+        reason = f"the episode broke: {ended.problem}"
     else:
         how = "ran out of time" if ended.timed_out else f"ended with exit status {ended.code}"
         reason = f"the agent {how} and got no answer of the policy"

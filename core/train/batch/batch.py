@@ -138,7 +138,7 @@ def stop_on_failures(batch: Batch, rewards: Sequence[BoundReward], limit: float,
             raise RunError(
                 f"{len(failed)} of {len(own)} rollouts of step {batch.step} failed {where}, over "
                 f"failures.stop_share {limit:g}. The first reason: {_sentence(failed[0].info.get('failure'))} "
-                f"`{show}` has them. Fix the {'agent' if agents else 'environment'}, then resume the run."
+                f"`{show}` has them. Fix the {'agent or the ' * agents}environment, then resume the run."
             )
     for reward in [part for outer in rewards for part in reversed(list(parts(outer)))]:
         outcomes = batch.outcomes_of(reward.name)

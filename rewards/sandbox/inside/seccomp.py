@@ -57,7 +57,7 @@ _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ 
 _FCNTLS = (0, 1, 2, 3, 4, 1030, 1032)  # DUPFD GETFD SETFD GETFL SETFL DUPFD_CLOEXEC GETPIPE_SZ
 _LOCKS = (6, 7)  # SETLK SETLKW
 _PRCTLS = (1, 3, 15, 16)  # SET_PDEATHSIG GET_DUMPABLE SET_NAME GET_NAME
-_AF_UNIX = 1
+_AF_UNIX, _AF_VSOCK = 1, 40  # the latter reaches the host of a virtual machine, whatever the network namespace
 _SIGKILL, _RLIMIT_CPU = 9, 0
 _MAIN = 0x5A3C96E1  # stands for the program's own process where its number is not known yet
 _EVERYTHING = 0xFFFFFFFF  # -1: every process that there is
@@ -152,6 +152,7 @@ def session_filter() -> FilterProgram | None:
         del judged[number]
     taken = (code for request in (_ATTACH, _SEIZE) for code in _unless(request, _ERRNO | _EPERM))
     judged |= dict.fromkeys(numbers("ptrace"), (_load(0), *taken, _op(_RETURN, _ALLOW)))
+    judged |= dict.fromkeys(numbers("socket"), (_load(0), *_unless(_AF_VSOCK, _ERRNO | _EPERM), _op(_RETURN, _ALLOW)))
     return _installable(_judging(judged, _op(_RETURN, _ALLOW)))
 
 
@@ -218,6 +219,7 @@ def session_profile() -> dict[str, object]:
     """
     refused = sorted({*DEADLY.split()} - {*HARMLESS.split()})
     kinds = [1 << bit for bit in range(_NAMESPACES.bit_length()) if _NAMESPACES & ~0xFF & 1 << bit]
+    judged = [("socket", _AF_VSOCK, "SCMP_CMP_EQ"), *(("clone", kind, "SCMP_CMP_MASKED_EQ") for kind in kinds)]
     return {
         "defaultAction": "SCMP_ACT_ALLOW",
         "architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"],
@@ -226,12 +228,12 @@ def session_profile() -> dict[str, object]:
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _ENOSYS},  # its flags are out of sight
             *(
                 {
-                    "names": ["clone"],
+                    "names": [name],
                     "action": "SCMP_ACT_ERRNO",
                     "errnoRet": _EPERM,
-                    "args": [{"index": 0, "value": kind, "valueTwo": kind, "op": "SCMP_CMP_MASKED_EQ"}],
+                    "args": [{"index": 0, "value": value, "valueTwo": value, "op": operation}],
                 }
-                for kind in kinds
+                for name, value, operation in judged
             ),
         ],
     }

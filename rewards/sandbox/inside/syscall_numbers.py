@@ -40,9 +40,9 @@ _TABLE = """
     select 23 -1, sendfile 40 71, sendto 44 206, set_robust_list 273 99, set_tid_address 218 96, setdomainname
     171 162, sethostname 170 161, setitimer 38 103, setns 308 268, setpgid 109 154, setrlimit 160 164, setsid
     112 157, setsockopt 54 208, settimeofday 164 170, setxattr 188 5, shutdown 48 210, sigaltstack 131 132,
-    socketpair 53 199, stat 4 -1, statfs 137 43, statx 332 291, swapoff 168 225, swapon 167 224, symlink 88
-    -1, symlinkat 266 36, sync_file_range 277 84, sysinfo 99 179, syslog 103 116, tgkill 234 131, time 201 -1,
-    times 100 153, tkill 200 130, truncate 76 45, umask 95 166, umount2 166 39, uname 63 160, unlink 87 -1,
+    socket 41 198, socketpair 53 199, stat 4 -1, statfs 137 43, statx 332 291, swapoff 168 225, swapon 167 224,
+    symlink 88 -1, symlinkat 266 36, sync_file_range 277 84, sysinfo 99 179, syslog 103 116, tgkill 234 131, time
+    201 -1, times 100 153, tkill 200 130, truncate 76 45, umask 95 166, umount2 166 39, uname 63 160, unlink 87 -1,
     unlinkat 263 35, unshare 272 97, userfaultfd 323 282, utime 132 -1, utimensat 280 88, utimes 235 -1, vfork
     58 -1, vhangup 153 58, wait4 61 260, waitid 247 95, write 1 64, writev 20 66
 """

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
+import gymnasium
 import pytest
 from patience import PATIENCE
 from session_agents import gateway, played
@@ -14,9 +18,12 @@ from session_agents import gateway, played
 from grpo.core.agents.in_session import SessionPrograms
 from grpo.core.agents.program import AgentExit
 from grpo.core.env.episodes import Episode
+from grpo.plugins._spec.binding import BoundEnv
 from grpo.plugins.agents import Access
+from grpo.plugins.factory_decorators import env
 from grpo.plugins.host import Host
-from grpo.plugins.pools import close_sessions
+from grpo.plugins.pools import close_sessions, sessions_of
+from grpo.plugins.session import Session, SessionJob
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
 ASK = """
@@ -149,12 +156,81 @@ def test_a_program_that_kills_everything_is_graded_as_it_stands(access: Access, 
 def test_an_episode_that_cannot_be_opened_is_a_failure_and_no_zero(access: Access, tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").touch()
     host = Host.discover()
-    env = host.env(f"shell:{tmp_path}/tasks.jsonl")
+    bound = host.env(f"shell:{tmp_path}/tasks.jsonl")
     left: queue.Queue[AgentExit] = queue.Queue()
-    programs = SessionPrograms(host.agent(script(tmp_path, "print(1)")), [env])
-    episode = Episode(0, (), {}, None, {"options": {"row": {"instruction": "no grader"}}}, env=env.name)
+    programs = SessionPrograms(host.agent(script(tmp_path, "print(1)")), [bound], PATIENCE)
+    episode = Episode(0, (), {}, None, {"options": {"row": {"instruction": "no grader"}}}, env=bound.name)
     programs.start(1, episode, access, left.put)
     broken = left.get(timeout=PATIENCE)
     programs.close()
     assert (broken.code, broken.outside, broken.graded) == (None, True, None)
     assert "no column 'grader'" in broken.problem
+
+
+class Faulty(gymnasium.Env[str, str]):
+    """Has a session, and a method that fails in one of `ways`; `how`: its name, and the way."""
+
+    ways: ClassVar[dict[str, Callable[[], object]]] = {"exit": lambda: sys.exit(3), "end": lambda: os._exit(3)}
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        self.session: Session | None = None
+
+    def reset(self, **_: Any) -> tuple[str, dict[str, Any]]:
+        self.fail("reset")
+        return "Do it.", {}
+
+    def open_session(self, **fields: Any) -> Session:
+        self.fail("open")
+        self.session = sessions_of("local").open(SessionJob(**fields))
+        return self.session
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.fail("step")
+        return "", 1.0, True, False, {}
+
+    def close(self) -> None:
+        if self.session is not None:
+            self.session.close()
+
+    def fail(self, method: str) -> None:
+        name, _, way = self.how.partition(" ")
+        if name == method:
+            self.ways[way]()
+
+
+@env(version=1, max_turns=2)
+def faulty(*, how: str, session: str = "local") -> gymnasium.Env[str, str]:
+    """Fails.
+
+    Args:
+        how: the method that fails, and the way.
+        session: the SPEC of the session.
+    """
+    return Faulty(how)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    ("how", "seconds", "reason"),
+    [
+        ("reset exit", PATIENCE, "SystemExit: 3 (at"),
+        ("open end", PATIENCE, "SystemExit: it called os._exit(3) (at"),
+        ("step exit", PATIENCE, "SystemExit: 3 (at"),
+        ("reset hang", 0.05, "TimeoutError: no answer within 0.05 s"),
+    ],
+)
+def test_an_environment_that_exits_or_hangs_fails_its_episode_and_no_run_waits_for_it(
+    access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, seconds: float, reason: str
+) -> None:
+    released = threading.Event()
+    monkeypatch.setitem(Faulty.ways, "hang", lambda: released.wait(PATIENCE))
+    left: queue.Queue[AgentExit] = queue.Queue()
+    bound = BoundEnv(faulty, options={"how": how})
+    programs = SessionPrograms(Host.discover().agent(script(tmp_path, "")), [bound], seconds)
+    programs.start(1, Episode(0, ({"role": "user", "content": "Do it."},), {}, None, env="faulty"), access, left.put)
+    broken = left.get(timeout=PATIENCE)
+    released.set()
+    programs.close()
+    assert (broken.code, broken.outside, broken.graded) == (None, True, None)
+    assert f"env 'faulty' failed: {reason}" in broken.problem

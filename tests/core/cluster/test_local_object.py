@@ -12,7 +12,7 @@ from grpo.core.cluster.ray_cluster import NodeLost
 from grpo.plugins.errors import RunError
 
 SOURCE = """
-import os, sys
+import os, subprocess, sys, time
 
 
 class Echo:
@@ -29,6 +29,13 @@ class Echo:
         sys.exit(3)
 
     def ends(self, message):
+        os._exit(4)
+
+    def leaves(self, message):
+        if message == b"fork" and os.fork() == 0:
+            time.sleep(600)
+        elif message == b"program":
+            subprocess.Popen(["sleep", "600"], close_fds=False)
         os._exit(4)
 """
 PATIENCE = 60.0
@@ -57,3 +64,9 @@ def test_a_process_that_ended_is_lost_for_good_to_whoever_asks_then_and_later(ec
         with pytest.raises(NodeLost, match=r"its process ended with exit code 4"):
             echo.ask(method).result(PATIENCE)
     assert not echo.alive
+
+
+@pytest.mark.parametrize("child", [b"fork", b"program"])
+def test_a_process_that_ended_is_lost_at_once_though_a_child_of_it_lives_on(echo: LocalObject, child: bytes) -> None:
+    with pytest.raises(NodeLost, match=r"its process ended with exit code 4"):
+        echo.ask("leaves", child).result(PATIENCE)

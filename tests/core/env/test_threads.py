@@ -153,6 +153,22 @@ def test_one_that_cannot_be_closed_is_a_warning() -> None:
         assert threads.call({0: lambda env: "fine"}) == {0: "fine"}
 
 
+def test_environments_that_take_long_to_close_are_left_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    class Stuck(Slow):
+        def close(self) -> None:
+            released.wait(PATIENCE)
+
+    monkeypatch.setattr("grpo.core.env.threads.CLOSING", 0.01)
+    with (
+        pytest.warns(RuntimeWarning, match="take over 0.01 s to close"),
+        EnvThreads(Stuck, seconds=PATIENCE) as threads,
+    ):
+        threads.call({0: lambda env: "fine"})
+    released.set()
+
+
 @pytest.mark.slow
 def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is_not_waited_for(
     hang: Hang, monkeypatch: pytest.MonkeyPatch

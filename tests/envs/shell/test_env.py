@@ -142,6 +142,23 @@ def test_a_grader_that_hangs_gives_nothing_and_says_so(tmp_path: Path) -> None:
     assert (reward, info["reason"]) == (0.0, "the grader was not done after 1 s")
 
 
+@pytest.mark.core
+def test_a_program_that_its_grader_runs_cannot_answer_for_it(tmp_path: Path) -> None:
+    speaks = """
+import contextlib, os, socket
+for number in range(3, 64):
+    with contextlib.suppress(OSError):
+        socket.socket(fileno=os.dup(number)).send(b'v{"code": 0}')
+"""
+    commands = f"cat > sum.py <<'END'\n{speaks}END"
+    assert graded(tmp_path, commands, grader='[ "$(python3 sum.py)" = 42 ]')[0] == 0.0
+
+
+def test_a_task_may_ask_for_a_file_that_nobody_may_read(tmp_path: Path) -> None:
+    grader = 'test "$(stat -c %a numbers.txt)" = 0'
+    assert graded(tmp_path, "chmod 000 numbers.txt", grader=grader)[0] == 1.0
+
+
 def test_a_program_that_kills_its_grader_gets_nothing(tmp_path: Path) -> None:
     program = "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; kill -9 $PPID"
     reward, info, _ = graded(

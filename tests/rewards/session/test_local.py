@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Iterator
@@ -373,3 +374,28 @@ def test_a_port_goes_with_its_session_and_takes_some_connections_at_once(pool: L
             with opened(pool, reach={port: f"127.0.0.1:{port}"}) as session:
                 session.port(80)
         assert len(list(Path("/proc/self/fd").iterdir())) == held
+
+
+def test_a_program_has_its_streams_and_no_socket_of_its_session(pool: LocalPool) -> None:
+    listing = ["python3", "-c", "import os\nprint(sorted(map(int, os.listdir('/proc/self/fd'))))"]
+    streams = b"[0, 1, 2, 3]\n"  # the last one is the listing's
+    with opened(pool) as session, contextlib.closing(session.start(listing)) as process:
+        assert session.run(listing).stdout == streams
+        assert process.stdout.read(100) == streams
+
+
+def test_no_program_reaches_the_host_of_a_virtual_machine(pool: LocalPool) -> None:
+    code = "import socket\ntry:\n    socket.socket(socket.AF_VSOCK)\nexcept PermissionError:\n    print('refused')"
+    with opened(pool) as session:
+        assert session.run(["python3", "-c", code]).stdout == b"refused\n"
+
+
+def test_a_file_that_its_owner_may_not_read_is_packed_with_its_mode(pool: LocalPool) -> None:
+    with opened(pool) as session:
+        session.run(["sh", "-c", "echo 1 > secret; chmod 000 secret"])
+        with session.tar() as packed, tarfile.open(fileobj=packed) as archive:
+            entry = archive.getmember("workspace/secret")
+            content = archive.extractfile(entry)
+            assert content is not None
+            assert (entry.mode, content.read()) == (0, b"1\n")
+        assert session.run(["stat", "-c", "%a", "secret"]).stdout == b"0\n"
