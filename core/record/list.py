@@ -9,7 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from grpo.core.record.run_dir import LONGEST_SETTINGS, ORIGIN, RunDir, in_use, is_run, read_json, read_metrics
+from grpo.core.record.run_dir import (
+    LONGEST_SETTINGS,
+    ORIGIN,
+    RunDir,
+    in_use,
+    is_run,
+    lost_files,
+    read_json,
+    read_metrics,
+)
 from grpo.core.record.versions import plugin_locks
 from grpo.plugins.errors import UsageError
 
@@ -53,10 +62,13 @@ def list_runs(folder: Path) -> list[RunLine]:
     """Lists the runs in a folder, or the one that the folder is. Raises UsageError if there is no such folder."""
     if is_run(folder):
         return [_line(folder)]
+    if problem := lost_files(folder):
+        raise UsageError(problem)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}. Name the folder that holds the runs.")
-    runs = [child for child in folder.iterdir() if is_run(child)]
-    return [_line(run) for run in sorted(runs, key=_age)]
+    lost = {child: lost_files(child) for child in folder.iterdir()}
+    runs = [child for child, problem in lost.items() if problem or is_run(child)]
+    return [RunLine(path=run, problem=lost[run]) if lost[run] else _line(run) for run in sorted(runs, key=_age)]
 
 
 def _age(path: Path) -> tuple[float, str]:

@@ -158,8 +158,25 @@ def is_run(folder: Path) -> bool:
         return False
 
 
+def lost_files(folder: Path) -> str | None:
+    """Returns what a folder with the record of a run has lost, without which it is no run directory, or None."""
+    run = RunDir(folder)
+    try:
+        missing = [file.name for file in (run.config, run.versions) if not file.is_file()]
+        recorded = bool(missing) and run.metrics.is_file() and run.rollouts.is_dir()
+    except OSError:
+        return None
+    return (
+        f"{folder} is a run that lost its {' and '.join(missing)}. Put back a copy, or start a new run."
+        if recorded
+        else None
+    )
+
+
 def open_run_dir(path: Path) -> RunDir:
     """Opens an existing run directory. Raises UsageError if it does not hold a run."""
+    if lost := lost_files(path):
+        raise UsageError(lost)
     if not is_run(path):
         what = "is not a run directory: it has no config.json and versions.json" if path.exists() else "does not exist"
         raise UsageError(f"{path} {what}. List the runs with: grpo runs")

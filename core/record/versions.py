@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from grpo.core.text.quiet import silence_loggers
+from grpo.plugins._host import lock
 
 LIBRARIES = (
     "grpo-kit",
@@ -63,6 +64,21 @@ def plugin_locks(versions: Any) -> dict[str, Mapping[str, Any]]:
     return {name: lock for name, lock in locks.items() if isinstance(lock, Mapping)}
 
 
+def other_releases(before: Mapping[str, Any]) -> str:
+    """Returns which packages of plugins have changed since a run began, and how to get its releases; "" for none."""
+    locks = plugin_locks(before).values()
+    began = {str(own["distribution"]): own["distribution_version"] for own in locks if own.get("distribution_version")}
+    now = installed_versions(began)
+    moved = {name: version for name, version in began.items() if now.get(name) != version}
+    if not moved:
+        return ""
+    was = " and ".join(
+        f"{name} {version} ({now.get(name, 'none')} is installed now)" for name, version in moved.items()
+    )
+    releases = " ".join(f"{name}=={version}" for name, version in moved.items())
+    return f" The run began with {was}. To continue it as it was: pip install {releases}"
+
+
 def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Returns one line for each difference between two records of libraries, plugins and rows."""
     old, new = before.get("libraries", {}), now.get("libraries", {})
@@ -74,9 +90,11 @@ def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     old, new = before.get("plugins", {}), now.get("plugins", {})
     for name in sorted({*old, *new}):
         was, now_is = old.get(name) or {}, new.get(name) or {}
-        changed = [key for key in sorted({*was, *now_is}) if was.get(key) != now_is.get(key)]
-        if changed:
-            lines.append(f"{name} changed: {', '.join('source' if key == 'sha256' else key for key in changed)}")
+        if not (was and now_is):
+            lines.append(f"{name} is {'new' if now_is else 'gone'}")
+        elif changes := lock.drift(was, now_is):
+            who = f"{changes[0].partition(': ')[0]}: "
+            lines.append("; ".join([changes[0], *(change.removeprefix(who) for change in changes[1:])]))
     if before.get("rows") != now.get("rows"):
         lines.append("the training rows changed")
     return lines

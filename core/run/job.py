@@ -31,7 +31,7 @@ from grpo.core.processes.together import together
 from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, started_in, write_json
-from grpo.core.record.versions import drift, silence_libraries
+from grpo.core.record.versions import drift, other_releases, plugin_locks, silence_libraries
 from grpo.core.run import begin, endings
 from grpo.core.run.continuing import longer_notes, refuse_steps, resized
 from grpo.core.run.endings import DONE, RunSummary
@@ -133,7 +133,11 @@ def _resume(
     )
     recorded = read_json(run_dir.versions) or {}
     wanted, notes = resized(wanted, recorded, checkpoint)
-    plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
+    host.prefer(plugin_locks(recorded).values())
+    try:
+        plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
+    except UsageError as error:
+        raise type(error)(f"{error}{other_releases(recorded)}") from error
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
     begin.open_stores(plan)
     changed = drift(recorded, begin.versions_of(plan, host))
