@@ -91,6 +91,16 @@ def drop_older(folder: Path, keep: int) -> None:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
+def lost_steps(run: RunDir, step: int, every: int) -> Iterator[str]:
+    """Yields which steps up to a checkpoint have no record any more; rollouts are recorded at each `every`-th one."""
+    recorded = {"metrics": {row["step"] for row in read_metrics(run)}, "rollouts": {*rollout_steps(run)}}
+    for what, steps in recorded.items():
+        lost = [number for number in range(1, step + 1, every if what == "rollouts" else 1) if number not in steps]
+        if lost:
+            which = ", ".join(map(str, lost[:5])) + (", ..." if len(lost) > 5 else "")
+            yield f"the {what} of {counted(len(lost), 'step')} were lost: {which}. Curves and reports leave them out."
+
+
 def rewind(run: RunDir, step: int) -> None:
     """Drops what lies after a step: metrics, rollouts and checkpoints; of those, also what never became whole."""
     kept = [row for row in read_metrics(run) if row["step"] <= step]

@@ -28,7 +28,7 @@ from grpo.core.processes.group import agreed, wait
 from grpo.core.processes.loading import loading
 from grpo.core.processes.rank import is_first
 from grpo.core.processes.together import together
-from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, rewind, seal
+from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, lost_steps, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, started_in, write_json
 from grpo.core.record.versions import drift, other_releases, plugin_locks, silence_libraries
@@ -149,6 +149,8 @@ def _resume(
     )
     for line in damaged:
         progress.warned(f"{line} The run continues after step {step}.")
+    for line in lost_steps(run_dir, step, before.loss.num_iterations):
+        progress.warned(line)
     if steps is not None:
         for line in longer_notes(before, plan, step):
             progress.warned(line)
