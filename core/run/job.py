@@ -138,7 +138,8 @@ def _resume(
         plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     except UsageError as error:
         raise type(error)(f"{error}{other_releases(recorded)}") from error
-    refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
+    remedy = "Free some space, or move the run to a larger disk and resume it there."
+    refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1), remedy=remedy)
     begin.open_stores(plan)
     changed = drift(recorded, begin.versions_of(plan, host))
     progress = progress if is_first() else Silent()
@@ -149,6 +150,9 @@ def _resume(
     )
     for line in damaged:
         progress.warned(f"{line} The run continues after step {step}.")
+    if not step and endings.last_step(run_dir) > plan.config.output.save_every:
+        made = f"{run_dir.path} recorded {endings.last_step(run_dir)} steps, and none of its checkpoints is left"
+        progress.warned(f"{made}. The steps are done again, and their record is made anew.")
     for line in lost_steps(run_dir, step, before.loss.num_iterations):
         progress.warned(line)
     if steps is not None:

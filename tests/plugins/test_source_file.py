@@ -231,7 +231,7 @@ def test_what_a_file_imports_is_to_be_used_and_does_not_hide_its_own(
         ),
         ("import nowhere_to_be_found", "Install 'nowhere_to_be_found', or the package that has it"),
         ("import sys; sys.exit(2)", "below `if __name__ == '__main__':`"),
-        ("rewards = [len, print]", "name each reward by its own function, and repeat the option"),
+        ("rewards = [len, print]", "give its functions one by one"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_what_to_do(
