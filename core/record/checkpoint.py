@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
 
 COMPLETE = "complete.json"
-NAMED = "checkpoint-*"
+_NAME = re.compile(r"checkpoint-[0-9]{1,10}")
 
 
 def seal(folder: Path) -> None:
@@ -63,6 +64,12 @@ def damage(folder: Path, *, thorough: bool = True) -> str | None:
 
 def checkpoint_step(folder: Path) -> int:
     return int(folder.name.rpartition("-")[2])
+
+
+def checkpoints_of(folder: Path) -> list[Path]:
+    """Returns the checkpoints in a folder, newest first; a copy that somebody put beside them is none."""
+    named = [checkpoint for checkpoint in folder.glob("checkpoint-*") if _NAME.fullmatch(checkpoint.name)]
+    return sorted(named, key=checkpoint_step, reverse=True)
 
 
 def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) -> Path | None:
@@ -111,15 +118,14 @@ def rewind(run: RunDir, step: int) -> None:
             (run.rollouts / STEP_FILE.format(recorded)).unlink()
             for beside in (WASTED_FILE, TRAINED_FILE):
                 (run.rollouts / beside.format(recorded)).unlink(missing_ok=True)
-    for folder in run.checkpoints.glob(NAMED):
+    for folder in checkpoints_of(run.checkpoints):
         whole = (folder / COMPLETE).is_file() and damage(folder, thorough=False) is None
         if checkpoint_step(folder) > step or not whole:
             shutil.rmtree(folder)
 
 
 def _sealed(folder: Path) -> list[Path]:
-    sealed = [checkpoint for checkpoint in folder.glob(NAMED) if (checkpoint / COMPLETE).is_file()]
-    return sorted(sealed, key=checkpoint_step, reverse=True)
+    return [checkpoint for checkpoint in checkpoints_of(folder) if (checkpoint / COMPLETE).is_file()]
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -76,7 +76,7 @@ def other_releases(before: Mapping[str, Any]) -> str:
         f"{name} {version} ({now.get(name, 'none')} is installed now)" for name, version in moved.items()
     )
     releases = " ".join(f"{name}=={version}" for name, version in moved.items())
-    return f" The run began with {was}. To continue it as it was: pip install {releases}"
+    return f"The run began with {was}; `pip install {releases}` continues it as it was. As it is now: "
 
 
 def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,16 @@ from pathlib import Path
 import pytest
 from made_run import made_run
 
-from grpo.core.record.checkpoint import COMPLETE, damage, drop_older, last_checkpoint, lost_steps, rewind, seal
+from grpo.core.record.checkpoint import (
+    COMPLETE,
+    damage,
+    drop_older,
+    last_checkpoint,
+    lost_steps,
+    newest_step,
+    rewind,
+    seal,
+)
 from grpo.core.record.run_dir import (
     RolloutRow,
     RunDir,
@@ -112,6 +122,18 @@ def test_without_any_whole_checkpoint_each_damaged_one_is_told_of(run: RunDir) -
     said: list[str] = []
     assert last_checkpoint(run, said.append) is None
     assert ["checkpoint-2" in said[0], "checkpoint-1" in said[1]] == [True, True]
+
+
+def test_a_copy_beside_the_checkpoints_is_left_alone(run: RunDir) -> None:
+    whole = checkpoint(run, 4)
+    copies = [run.checkpoints / name for name in ("checkpoint-4-before", "checkpoint-best", "checkpoint-tmp")]
+    for copy in copies:
+        shutil.copytree(whole, copy)
+    assert last_checkpoint(run) == whole
+    assert newest_step(run) == 4
+    drop_older(run.checkpoints, 1)
+    rewind(run, 2)
+    assert sorted(run.checkpoints.iterdir()) == copies
 
 
 def test_steps_before_the_checkpoint_that_the_record_lost_are_named(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def test_a_run_whose_packages_changed_says_which_releases_it_began_with() -> Non
     now = installed_versions(["pytest"])["pytest"]
     assert other_releases({"plugins": {"reward proximity": {**LOCK, "distribution_version": now}}}) == ""
     assert other_releases(BEFORE) == (
-        f" The run began with pytest 1.0 ({now} is installed now). To continue it as it was: pip install pytest==1.0"
+        f"The run began with pytest 1.0 ({now} is installed now); `pip install pytest==1.0` continues it as it was. "
+        "As it is now: "
     )
     gone = {**LOCK, "distribution": "no-such-package"}
     assert "no-such-package 1.0 (none is installed now)" in other_releases({"plugins": {"reward proximity": gone}})
