@@ -60,15 +60,12 @@ class RunLine:
 
 def list_runs(folder: Path) -> list[RunLine]:
     """Lists the runs in a folder, or the one that the folder is. Raises UsageError if there is no such folder."""
-    if is_run(folder):
+    if is_run(folder) or lost_files(folder):
         return [_line(folder)]
-    if problem := lost_files(folder):
-        raise UsageError(problem)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}. Name the folder that holds the runs.")
-    lost = {child: lost_files(child) for child in folder.iterdir()}
-    runs = [child for child, problem in lost.items() if problem or is_run(child)]
-    return [RunLine(path=run, problem=lost[run]) if lost[run] else _line(run) for run in sorted(runs, key=_age)]
+    runs = [child for child in folder.iterdir() if is_run(child) or lost_files(child)]
+    return [_line(run) for run in sorted(runs, key=_age)]
 
 
 def _age(path: Path) -> tuple[float, str]:
@@ -79,6 +76,8 @@ def _age(path: Path) -> tuple[float, str]:
 
 
 def _line(path: Path) -> RunLine:
+    if problem := lost_files(path):
+        return RunLine(path=path, problem=problem)
     run = RunDir(path)
     started = _started(run)
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from grpo.core.text.quiet import silence_loggers
@@ -30,6 +32,7 @@ LIBRARIES = (
 DEPRECATED_CHECKPOINTING = r"`(is_)?gradient_checkpointing\w*` is deprecated"
 """The beginning of what transformers warns of where TRL and PEFT use the older name of activation checkpointing."""
 
+_SAMPLES, _SAMPLED = 256, 4096  # of each file of weights, and the bytes of one
 TRL_ON_VLLM = "TRL currently supports vLLM versions"
 """The beginning of TRL's warning about a vLLM that it does not support; it does not use vLLM here."""
 
@@ -55,6 +58,19 @@ def silence_libraries() -> None:
     warnings.filterwarnings("ignore", TRL_ON_VLLM, UserWarning)
     datasets.disable_progress_bars()
     transformers.utils.logging.disable_progress_bar()
+
+
+def weights_digest(folder: Path) -> str | None:
+    """Returns a hash of names, sizes and samples of the weight files in a folder; None without any."""
+    hasher, files = hashlib.sha256(), sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    for file in files:
+        size = file.stat().st_size
+        hasher.update(f"{file.name} {size}\n".encode())
+        with file.open("rb") as opened:
+            for part in range(_SAMPLES):
+                opened.seek(size * part // _SAMPLES)
+                hasher.update(opened.read(_SAMPLED))
+    return hasher.hexdigest() if files else None
 
 
 def plugin_locks(versions: Any) -> dict[str, Mapping[str, Any]]:
@@ -95,6 +111,8 @@ def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         elif changes := lock.drift(was, now_is):
             who = f"{changes[0].partition(': ')[0]}: "
             lines.append("; ".join([changes[0], *(change.removeprefix(who) for change in changes[1:])]))
+    if before.get("model") not in (None, now.get("model")):
+        lines.append("the weights of the model that it began with changed")
     if before.get("rows") != now.get("rows"):
         lines.append("the training rows changed")
     return lines

@@ -53,9 +53,9 @@ def test_a_run_that_lost_a_file_that_makes_it_one_is_listed_and_says_so(tmp_path
     (run.path / name).unlink()
     lost = f"lost is a run that lost its {name}. Put back a copy, or start a new run."
     assert (listed(tmp_path)["lost"].problem or "").endswith(lost)
-    for opened in (list_runs, open_run_dir):
-        with pytest.raises(UsageError, match=lost):
-            opened(run.path)
+    assert [line.status for line in list_runs(run.path)] == ["unreadable"]
+    with pytest.raises(UsageError, match=lost):
+        open_run_dir(run.path)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from grpo.core.record.versions import drift, installed_versions, other_releases
+from grpo.core.record.versions import drift, installed_versions, other_releases, weights_digest
 
 LOCK = {"kind": "reward", "name": "proximity", "distribution": "pytest", "distribution_version": "1.0", "version": 1}
 LOCK |= {"options": {"table": ""}, "sha256": "aa"}
@@ -54,3 +55,14 @@ def test_a_run_whose_packages_changed_says_which_releases_it_began_with() -> Non
     )
     gone = {**LOCK, "distribution": "no-such-package"}
     assert "no-such-package 1.0 (none is installed now)" in other_releases({"plugins": {"reward proximity": gone}})
+
+
+def test_weights_that_changed_in_their_folder_are_noticed(tmp_path: Path) -> None:
+    assert weights_digest(tmp_path) is None
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(bytes(5_000_000))
+    began = {"model": weights_digest(tmp_path)}
+    assert drift(began, {"model": weights_digest(tmp_path)}) == []
+    file.write_bytes(b"x".join([bytes(999)] * 5_000))
+    assert drift(began, {"model": weights_digest(tmp_path)}) == ["the weights of the model that it began with changed"]
+    assert drift({}, began) == []
