@@ -151,7 +151,7 @@ def _resume(
     for line in damaged:
         progress.warned(f"{line} The run continues after step {step}.")
     if not step and endings.last_step(run_dir) > plan.config.output.save_every:
-        made = f"{run_dir.path} recorded {endings.last_step(run_dir)} steps, and none of its checkpoints is left"
+        made = f"{path} recorded {endings.last_step(run_dir)} steps, and none of its checkpoints is left"
         progress.warned(f"{made}. The steps are done again, and their record is made anew.")
     for line in lost_steps(run_dir, step, before.loss.num_iterations):
         progress.warned(line)

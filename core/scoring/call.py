@@ -125,8 +125,8 @@ class Caller:
 
     def raised(self, error: BaseException, row: int, seconds: float, columns: Row) -> Result:
         """Reports an exception of the plugin, and returns its failure. `columns`: what a call could read."""
-        reason, key = explain(error), next(iter(error.args), None)
-        if isinstance(error, KeyError) and isinstance(key, str) and key not in columns and self._reads_any:
+        reason = explain(error)
+        if type(error) is KeyError and self._reads_any and reason.removeprefix("KeyError: ").strip("'") not in columns:
             reason += f"; the row has: {', '.join(columns) or 'no columns'}"
         result = self.reader.failure(reason, row, seconds)
         # An error that grpo raises on purpose says all in its words.
