@@ -31,7 +31,7 @@ def test_every_difference_is_one_line_that_names_it() -> None:
         "torch was 2.11.0, is 2.12.0",
         "vllm was absent, is 0.30.0",
         "env gsm8k is gone",
-        "reward 'proximity': version was 1, is now 2; option table was '', is now 'qwen'; its source file has changed",
+        "reward 'proximity': version was 1, is now 2; option table was '', is now 'qwen'; its source has changed",
         "the training rows changed",
     ]
 

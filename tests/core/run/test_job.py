@@ -273,7 +273,7 @@ def test_a_resumed_run_reports_a_changed_reward_and_lost_checkpoints(
     shutil.rmtree(out / "checkpoints")
     here(["run", "--resume", str(out)])
     warnings = capsys.readouterr().err
-    assert "since the run started, reward 'vowels': its source file has changed. Its metrics may" in warnings
+    assert "since the run started, reward 'vowels': its source has changed. Its metrics may" in warnings
     assert "recorded 3 steps, and none of its checkpoints is left. The steps are done again" in warnings
     assert [row["step"] for row in timeless_metrics(out)] == list(range(9))
 
