@@ -280,6 +280,8 @@ def _answer(completion: Completion, form: Form) -> Any:
 
 def _returned(values: Any, count: int) -> list[Any]:
     values = values.tolist() if hasattr(values, "tolist") else values
+    if values is None:
+        raise ValueError("it returned None, as a function without a `return` does; return a list with a score for each")
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise ValueError(f"it returned {with_article(type(values).__name__)}; a TRL reward function returns a list")
     if len(values) != count:

@@ -52,6 +52,7 @@ class Host:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._given: dict[tuple[Kind, str], Registration] = {}
+        self._preferred: dict[tuple[Any, Any], str] = {}  # kind and name to the distribution that a resumed run used
         self._noted: set[str] = set()
         self._loaded = [load_entry(entry) for entry in entries]
         self._registrations = tuple(known for loaded in self._loaded for known in loaded.registrations)
@@ -90,6 +91,10 @@ class Host:
                 f"{kind}(name='{spec.name}_2')(...)."
             )
         return f"{GIVEN}/{spec.name}"
+
+    def prefer(self, locks: Iterable[Mapping[str, Any]]) -> None:
+        """Has each name that several distributions offer mean what it meant when these records of plugins were made."""
+        self._preferred = {(lock.get("kind"), lock.get("plugin")): str(lock.get("distribution")) for lock in locks}
 
     def find(self, kind: Kind, name: str, home: str = "") -> Registration:
         """Returns the plugin of that kind that `[dist/]name[@version]` or `./file.py:function` names.
@@ -281,6 +286,7 @@ class Host:
 
             if own := declared_in_file(kind, replace(text, path=home)):
                 return own
+        home = home or self._preferred.get((kind, text.name), "")
         registration = find_registration(self._registrations, self._problems, kind, text, home)
         note = "" if text.distribution or home else passed_over(self._registrations, registration)
         if note and note not in self._noted:

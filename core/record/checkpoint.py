@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
 
 COMPLETE = "complete.json"
-NAMED = "checkpoint-*"
+_NAME = re.compile(r"checkpoint-[0-9]{1,10}")
 
 
 def seal(folder: Path) -> None:
@@ -65,6 +66,12 @@ def checkpoint_step(folder: Path) -> int:
     return int(folder.name.rpartition("-")[2])
 
 
+def checkpoints_of(folder: Path) -> list[Path]:
+    """Returns the checkpoints in a folder, newest first; a copy that somebody put beside them is none."""
+    named = [checkpoint for checkpoint in folder.glob("checkpoint-*") if _NAME.fullmatch(checkpoint.name)]
+    return sorted(named, key=checkpoint_step, reverse=True)
+
+
 def last_checkpoint(run: RunDir, warned: Callable[[str], None] | None = None) -> Path | None:
     """Returns the newest whole checkpoint of a run, or None, and warns of newer ones that are damaged."""
     for checkpoint in _sealed(run.checkpoints):
@@ -91,6 +98,16 @@ def drop_older(folder: Path, keep: int) -> None:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
+def lost_steps(run: RunDir, step: int, every: int) -> Iterator[str]:
+    """Yields which steps up to a checkpoint have no record any more; rollouts are recorded at each `every`-th one."""
+    recorded = {"metrics": {row["step"] for row in read_metrics(run)}, "rollouts": {*rollout_steps(run)}}
+    for what, steps in recorded.items():
+        lost = [number for number in range(1, step + 1, every if what == "rollouts" else 1) if number not in steps]
+        if lost:
+            which = ", ".join(map(str, lost[:5])) + (", ..." if len(lost) > 5 else "")
+            yield f"the {what} of {counted(len(lost), 'step')} were lost: {which}. Curves and reports leave them out."
+
+
 def rewind(run: RunDir, step: int) -> None:
     """Drops what lies after a step: metrics, rollouts and checkpoints; of those, also what never became whole."""
     kept = [row for row in read_metrics(run) if row["step"] <= step]
@@ -101,15 +118,14 @@ def rewind(run: RunDir, step: int) -> None:
             (run.rollouts / STEP_FILE.format(recorded)).unlink()
             for beside in (WASTED_FILE, TRAINED_FILE):
                 (run.rollouts / beside.format(recorded)).unlink(missing_ok=True)
-    for folder in run.checkpoints.glob(NAMED):
+    for folder in checkpoints_of(run.checkpoints):
         whole = (folder / COMPLETE).is_file() and damage(folder, thorough=False) is None
         if checkpoint_step(folder) > step or not whole:
             shutil.rmtree(folder)
 
 
 def _sealed(folder: Path) -> list[Path]:
-    sealed = [checkpoint for checkpoint in folder.glob(NAMED) if (checkpoint / COMPLETE).is_file()]
-    return sorted(sealed, key=checkpoint_step, reverse=True)
+    return [checkpoint for checkpoint in checkpoints_of(folder) if (checkpoint / COMPLETE).is_file()]
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

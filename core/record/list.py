@@ -9,7 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from grpo.core.record.run_dir import LONGEST_SETTINGS, ORIGIN, RunDir, in_use, is_run, read_json, read_metrics
+from grpo.core.record.run_dir import (
+    LONGEST_SETTINGS,
+    ORIGIN,
+    RunDir,
+    in_use,
+    is_run,
+    lost_files,
+    read_json,
+    read_metrics,
+)
 from grpo.core.record.versions import plugin_locks
 from grpo.plugins.errors import UsageError
 
@@ -51,11 +60,11 @@ class RunLine:
 
 def list_runs(folder: Path) -> list[RunLine]:
     """Lists the runs in a folder, or the one that the folder is. Raises UsageError if there is no such folder."""
-    if is_run(folder):
+    if is_run(folder) or lost_files(folder):
         return [_line(folder)]
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}. Name the folder that holds the runs.")
-    runs = [child for child in folder.iterdir() if is_run(child)]
+    runs = [child for child in folder.iterdir() if is_run(child) or lost_files(child)]
     return [_line(run) for run in sorted(runs, key=_age)]
 
 
@@ -67,6 +76,8 @@ def _age(path: Path) -> tuple[float, str]:
 
 
 def _line(path: Path) -> RunLine:
+    if problem := lost_files(path):
+        return RunLine(path=path, problem=problem)
     run = RunDir(path)
     started = _started(run)
     try:

@@ -158,9 +158,22 @@ def is_run(folder: Path) -> bool:
         return False
 
 
+def lost_files(folder: Path) -> str | None:
+    """Says what a folder with a run's record has lost, without which it is no run directory; None: nothing."""
+    try:
+        if is_run(folder) or not (folder / "metrics.jsonl").is_file() or not (folder / "rollouts").is_dir():
+            return None
+    except OSError:
+        return None
+    missing = " and ".join(name for name in ("config.json", "versions.json") if not (folder / name).is_file())
+    return f"{folder} is a run that lost its {missing}. Put back a copy, or start a new run."
+
+
 def open_run_dir(path: Path) -> RunDir:
     """Opens an existing run directory. Raises UsageError if it does not hold a run."""
     if not is_run(path):
+        if lost := lost_files(path):
+            raise UsageError(lost)
         what = "is not a run directory: it has no config.json and versions.json" if path.exists() else "does not exist"
         raise UsageError(f"{path} {what}. List the runs with: grpo runs")
     return RunDir(path)

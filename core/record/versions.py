@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from grpo.core.text.quiet import silence_loggers
+from grpo.plugins._host import lock
 
 LIBRARIES = (
     "grpo-kit",
@@ -29,6 +32,7 @@ LIBRARIES = (
 DEPRECATED_CHECKPOINTING = r"`(is_)?gradient_checkpointing\w*` is deprecated"
 """The beginning of what transformers warns of where TRL and PEFT use the older name of activation checkpointing."""
 
+_SAMPLES, _SAMPLED = 256, 4096  # of each file of weights, and the bytes of one
 TRL_ON_VLLM = "TRL currently supports vLLM versions"
 """The beginning of TRL's warning about a vLLM that it does not support; it does not use vLLM here."""
 
@@ -56,11 +60,39 @@ def silence_libraries() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
+def weights_digest(folder: Path) -> str | None:
+    """Returns a hash of names, sizes and samples of the weight files in a folder; None without any."""
+    hasher, files = hashlib.sha256(), sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    for file in files:
+        size = file.stat().st_size
+        hasher.update(f"{file.name} {size}\n".encode())
+        with file.open("rb") as opened:
+            for part in range(_SAMPLES):
+                opened.seek(size * part // _SAMPLES)
+                hasher.update(opened.read(_SAMPLED))
+    return hasher.hexdigest() if files else None
+
+
 def plugin_locks(versions: Any) -> dict[str, Mapping[str, Any]]:
     """Returns the locks of a run's plugins by name, such as "reward gsm8k"."""
     plugins = versions.get("plugins") if isinstance(versions, Mapping) else None
     locks = plugins if isinstance(plugins, Mapping) else {}
     return {name: lock for name, lock in locks.items() if isinstance(lock, Mapping)}
+
+
+def other_releases(before: Mapping[str, Any]) -> str:
+    """Returns which packages of plugins have changed since a run began, and how to get its releases; "" for none."""
+    locks = plugin_locks(before).values()
+    began = {str(own["distribution"]): own["distribution_version"] for own in locks if own.get("distribution_version")}
+    now = installed_versions(began)
+    moved = {name: version for name, version in began.items() if now.get(name) != version}
+    if not moved:
+        return ""
+    was = " and ".join(
+        f"{name} {version} ({now.get(name, 'none')} is installed now)" for name, version in moved.items()
+    )
+    releases = " ".join(f"{name}=={version}" for name, version in moved.items())
+    return f"The run began with {was}; `pip install {releases}` continues it as it was. As it is now: "
 
 
 def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -74,9 +106,13 @@ def drift(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     old, new = before.get("plugins", {}), now.get("plugins", {})
     for name in sorted({*old, *new}):
         was, now_is = old.get(name) or {}, new.get(name) or {}
-        changed = [key for key in sorted({*was, *now_is}) if was.get(key) != now_is.get(key)]
-        if changed:
-            lines.append(f"{name} changed: {', '.join('source' if key == 'sha256' else key for key in changed)}")
+        if not (was and now_is):
+            lines.append(f"{name} is {'new' if now_is else 'gone'}")
+        elif changes := lock.drift(was, now_is):
+            who = f"{changes[0].partition(': ')[0]}: "
+            lines.append("; ".join([changes[0], *(change.removeprefix(who) for change in changes[1:])]))
+    if before.get("model") not in (None, now.get("model")):
+        lines.append("the weights of the model that it began with changed")
     if before.get("rows") != now.get("rows"):
         lines.append("the training rows changed")
     return lines

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo.core.policy.load import load_tokenizer
-from grpo.core.record.checkpoint import NAMED, checkpoint_step
+from grpo.core.record.checkpoint import checkpoints_of
 from grpo.core.record.run_dir import RunDir
 from grpo.core.report.template import Renderer
 from grpo.plugins.errors import UsageError
@@ -70,7 +70,7 @@ class RunTokenizer:
 
 
 def _folders(run: RunDir) -> Iterator[Path]:
-    checkpoints = sorted(run.checkpoints.glob(NAMED), key=checkpoint_step, reverse=True)
+    checkpoints = checkpoints_of(run.checkpoints)
     for folder in (run.model, *checkpoints, run.warmup, run.base):
         if (folder / TOKENIZER).is_file():
             yield folder

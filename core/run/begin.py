@@ -29,7 +29,7 @@ from grpo.core.processes.sharding import (
 )
 from grpo.core.record.checkpoint import damage, seal
 from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, write_json
-from grpo.core.record.versions import installed_versions
+from grpo.core.record.versions import installed_versions, weights_digest
 from grpo.core.run.continuing import sharded_as
 from grpo.core.train.stop import StopRequest
 from grpo.plugins._spec.binding import Bound
@@ -144,6 +144,7 @@ def versions_of(plan: Plan, host: Host) -> dict[str, Any]:
     return {
         "libraries": installed_versions(),
         "plugins": {f"{plugin.spec.kind} {plugin.name}": host.lock(plugin) for plugin in bound},
+        "model": getattr(plan.model_config, "_commit_hash", None) or weights_digest(Path(plan.source.path)),
         "rows": hash_of(part.train for part in plan.envs),
         "processes": count(),
         "sharding": sharded_as(),

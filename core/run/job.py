@@ -28,10 +28,10 @@ from grpo.core.processes.group import agreed, wait
 from grpo.core.processes.loading import loading
 from grpo.core.processes.rank import is_first
 from grpo.core.processes.together import together
-from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, rewind, seal
+from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, lost_steps, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
 from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, started_in, write_json
-from grpo.core.record.versions import drift, silence_libraries
+from grpo.core.record.versions import drift, other_releases, plugin_locks, silence_libraries
 from grpo.core.run import begin, endings
 from grpo.core.run.continuing import longer_notes, refuse_steps, resized
 from grpo.core.run.endings import DONE, RunSummary
@@ -133,8 +133,13 @@ def _resume(
     )
     recorded = read_json(run_dir.versions) or {}
     wanted, notes = resized(wanted, recorded, checkpoint)
-    plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
-    refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1))
+    host.prefer(plugin_locks(recorded).values())
+    try:
+        plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
+    except UsageError as error:
+        raise type(error)(f"{other_releases(recorded)}{error}") from error
+    remedy = "Free some space, or move the run to a larger disk and resume it there."
+    refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1), remedy=remedy)
     begin.open_stores(plan)
     changed = drift(recorded, begin.versions_of(plan, host))
     progress = progress if is_first() else Silent()
@@ -145,6 +150,11 @@ def _resume(
     )
     for line in damaged:
         progress.warned(f"{line} The run continues after step {step}.")
+    if not step and endings.last_step(run_dir) > plan.config.output.save_every:
+        made = f"{path} recorded {endings.last_step(run_dir)} steps, and none of its checkpoints is left"
+        progress.warned(f"{made}. The steps are done again, and their record is made anew.")
+    for line in lost_steps(run_dir, step, before.loss.num_iterations):
+        progress.warned(line)
     if steps is not None:
         for line in longer_notes(before, plan, step):
             progress.warned(line)

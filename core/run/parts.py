@@ -133,6 +133,6 @@ class RunDirRestorer(Part):
         self._hold.renew()
         self._removed = True
         self._warned(
-            f"{self._run_dir.path} was removed during the run. Its records so far are lost. It was created again, and "
-            "a checkpoint follows after this step. To end the run, press Ctrl-C."
+            f"{self._run_dir.path} was removed or moved during the run, with its records so far. It was created again, "
+            "and a checkpoint follows after this step. To end the run, press Ctrl-C."
         )

@@ -14,7 +14,7 @@ from typing import Any
 from grpo.core.scoring.outcome import Reader, Result, explain
 from grpo.plugins._spec.binding import BoundReward, BoundVerifier
 from grpo.plugins.errors import GrpoError, TransientError, with_article
-from grpo.plugins.types import Completion
+from grpo.plugins.types import Completion, Row
 
 TRANSIENT = (TransientError, ConnectionError, TimeoutError)
 _FIRST_DELAY = 0.5
@@ -38,6 +38,7 @@ class Caller:
         self.retries = retries
         self.report = report
         self._alone = alone
+        self._reads_any = plugin.spec.rest or plugin.spec.whole
         self._required = tuple(column for column in plugin.spec.columns if column.required)
 
     def each(self, completions: Sequence[Completion], rows: Sequence[int], pause: Pause = time.sleep) -> list[Result]:
@@ -63,7 +64,7 @@ class Caller:
                 if error is None:
                     results.append(self.read(value, row, seconds, completion.turns))
                 else:
-                    results.append(self.raised(error, row, seconds))
+                    results.append(self.raised(error, row, seconds, completion.row))
             elif error is not None:  # Ctrl-C after the last call
                 raise error
             size = max(1, min(2 * size, int(_TOGETHER / max(share, 1e-9))))
@@ -78,7 +79,7 @@ class Caller:
         except BaseException as error:
             values, last, seconds = self._retried(call, completions, pause, error, time.perf_counter() - started)
             if last is not None:
-                return [self.raised(last, row, seconds / len(rows)) for row in rows]
+                return [self.raised(last, row, seconds / len(rows), completions[0].row) for row in rows]
         return self.read_batch(values, rows, seconds, completions)
 
     def read(self, value: Any, row: int, seconds: float, turns: int) -> Result:
@@ -122,9 +123,12 @@ class Caller:
         self.report(f"{result.reason}\n{details}".rstrip(), None)
         return result
 
-    def raised(self, error: BaseException, row: int, seconds: float = 0.0) -> Result:
-        """Reports an exception of the plugin, and returns its failure."""
-        result = self.reader.failure(explain(error), row, seconds)
+    def raised(self, error: BaseException, row: int, seconds: float, columns: Row) -> Result:
+        """Reports an exception of the plugin, and returns its failure. `columns`: what a call could read."""
+        reason = explain(error)
+        if type(error) is KeyError and self._reads_any and reason.removeprefix("KeyError: ").strip("'") not in columns:
+            reason += f"; the row has: {', '.join(columns) or 'no columns'}"
+        result = self.reader.failure(reason, row, seconds)
         # An error that grpo raises on purpose says all in its words.
         shown = "" if isinstance(error, GrpoError) else f"\n{''.join(traceback.format_exception(error))}".rstrip()
         self.report(f"{result.reason}{shown}", error)

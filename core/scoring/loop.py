@@ -148,7 +148,7 @@ class _Loop:
             problem = f"it took longer than its time limit of {task.limit:g} s and was cancelled."
             results = [caller.failed(problem, row, share) for row in rows]
         elif error is not None:
-            results = [caller.raised(error, row, share) for row in rows]
+            results = [caller.raised(error, row, share, completions[0].row) for row in rows]
         elif task.together:
             results = caller.read_batch(value, rows, seconds, completions)
         else:

@@ -96,7 +96,12 @@ def _plain_entries(folder: str, text: str, group: str) -> list[Entry] | None:
 
 def _loaded(module: str, attribute: str) -> object:
     target: object = importlib.import_module(module)
-    return functools.reduce(getattr, attribute.split("."), target) if attribute else target
+    try:
+        return functools.reduce(getattr, attribute.split("."), target) if attribute else target
+    except AttributeError:
+        raise ImportError(
+            f"the entry point names '{module}:{attribute}', and that module has no '{attribute}'"
+        ) from None
 
 
 def _from_metadata(group: str) -> Iterator[list[Entry]]:

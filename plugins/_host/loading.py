@@ -84,7 +84,7 @@ def load_entry(entry: Entry) -> Loaded:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a plugin may also call sys.exit() or raise an exception of its own kind
-        hint, other_contract = _hint(error)
+        hint, other_contract = _hint(entry, error)
         line = f"{one_line(error)}. {hint[:1].upper()}{hint[1:]}" if hint else one_line(error)
         return Loaded(entry, None, (), (problem_of(entry, "contract" if other_contract else "broken", line, error),))
     problems = list(_hook_problems(entry, manager, plugin))
@@ -104,11 +104,16 @@ def load_entry(entry: Entry) -> Loaded:
     return Loaded(entry, manager, tuple(registrations), tuple(problems))
 
 
-def _hint(error: BaseException) -> tuple[str, bool]:
+def _hint(entry: Entry, error: BaseException) -> tuple[str, bool]:
     try:
-        return import_fault(error)
+        if type(error) is not ModuleNotFoundError or not error.name or error.name.startswith("grpo."):
+            return import_fault(error)
+        missing, own = error.name.partition(".")[0], entry.module.partition(".")[0]
     except BaseException:
         return "", False
+    if missing == own:
+        return "its entry point, or an import, names a module that the package lacks: install another release", False
+    return f"install '{missing}', or the package that has it; its author lists that under dependencies", False
 
 
 def _hook_problems(entry: Entry, manager: pluggy.PluginManager, plugin: object) -> Iterator[Problem]:

@@ -80,7 +80,7 @@ def drift(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
             ]
         elif key == "sha256":
             if old and new and old != new:
-                lines.append(f"{who}: its source file has changed")
+                lines.append(f"{who}: its source has changed")
         elif old != new:
             lines.append(f"{who}: {key.replace('_', ' ')} was {old!r}, is now {new!r}")
     old_parts, new_parts = ({part["name"]: part for part in lock.get("components", [])} for lock in (before, after))

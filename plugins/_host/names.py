@@ -11,6 +11,8 @@ from grpo.plugins._spec.spec_text import SpecText
 from grpo.plugins.errors import AmbiguousName, PluginNotFound, did_you_mean, with_article
 from grpo.plugins.specs import Kind
 
+_FAILED = ("broken", "contract", "invalid", "misspelt")
+
 
 def find_registration(
     registrations: Sequence[Registration], problems: Sequence[Problem], kind: Kind, text: SpecText, home: str = ""
@@ -96,7 +98,8 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
     if text.distribution and normalized(text.distribution) not in {normalized(known) for known in distributions}:
         message += f" No distribution of that name offers plugins.{did_you_mean(text.distribution, distributions)}"
     elif unusable:
-        message += f" {unusable.distribution} has one that cannot be used: {unusable.line}."
+        how = "has one that cannot be used" if unusable.plugin else "did not load"
+        message += f" {unusable.distribution} {how}: {unusable.line.rstrip('.')}."
     elif any(other.kind == kind for other in here):
         message += f" It is in {_listed(other.distribution for other in here if other.kind == kind)}."
     elif here:
@@ -108,7 +111,7 @@ def _not_found(registrations: Sequence[Registration], problems: Sequence[Problem
         message += (
             f" One SPEC names one {kind}: repeat the option for each, or give a list."
             if several
-            else nearest(text.name, names)
+            else nearest(f"{text.name}:{text.unnamed.text}" if text.unnamed else text.name, names)
         )
     return f"{message} {where_to_look([problem for problem in problems if problem != unusable])}"
 
@@ -117,16 +120,16 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Returns what an unknown name may mean: a similar name, or a function in a file."""
     close = did_you_mean(name, names)
     for mark in ":" if close else ":.":
-        file, _, function = name.partition(mark)
-        if Path(f"{file}.py").is_file():
-            return f" Is it the one in {file}.py? Write ./{file}.py:{function or file}."
+        module, _, function = name.rpartition(mark) if mark in name else (name, "", "")
+        file = Path(f"{module.replace('.', '/')}.py")
+        if file.is_file():
+            return f" Is it the one in {file}? Write ./{file}:{function or file.stem}."
     return close or f" One in a file is ./FILE.py:{name if name.isidentifier() else 'NAME'}."
 
 
 def where_to_look(problems: Iterable[Problem]) -> str:
     """Returns the command that lists plugins, with the packages whose plugins are missing from the list."""
-    failed = ("broken", "contract", "invalid", "misspelt")
-    broken = sorted({problem.distribution for problem in problems if problem.state in failed})
+    broken = sorted({problem.distribution for problem in problems if problem.state in _FAILED})
     if broken:
         return f"Plugins of {_listed(broken)} did not load; see why with: grpo plugins"
     return "List them with: grpo plugins"
@@ -135,7 +138,9 @@ def where_to_look(problems: Iterable[Problem]) -> str:
 def _unusable(problems: Sequence[Problem], kind: Kind, text: SpecText) -> Problem | None:
     for problem in problems:
         ours = not text.distribution or normalized(problem.distribution) == normalized(text.distribution)
-        if ours and problem.state == "invalid" and problem.plugin == f"{kind}:{text.name}":
+        same_name = problem.entry_point.replace("-", "_") == text.name.replace("-", "_")
+        whole = problem.state in _FAILED and not problem.plugin and (same_name or text.distribution)
+        if ours and (whole or (problem.state == "invalid" and problem.plugin == f"{kind}:{text.name}")):
             return problem
     return None
 

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import importlib.util
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -175,6 +176,15 @@ def module_from_file(path: Path) -> ModuleType:
 def _remedy(path: Path, error: BaseException) -> str:
     if isinstance(error, ImportError) and "relative import" in str(error):
         return "A file is in no package: import its neighbours by their bare names, as in `import neighbour`."
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        top = error.name.partition(".")[0]
+        for folder in (Path.cwd(), *path.parents[:-1]):
+            if (folder / top).is_dir() or (folder / f"{top}.py").is_file():
+                searched = f"'{top}' is in {folder}, and only {path.parent} is searched"
+                return f"{searched}. Set PYTHONPATH={shlex.quote(str(folder))}"
+        return f"Install '{top}', or the package that has it, for {sys.executable}."
+    if isinstance(error, SystemExit):
+        return "Put what it does as a program below `if __name__ == '__main__':`, since its plugins are imported."
     return f"Try: python {path}"
 
 

@@ -45,6 +45,8 @@ def spec_fault(kind: Kind, spec: object) -> str:
             hint = f"; decorate it with @{kind}(version=1)"
         elif inspect.isclass(spec) and kind in _OF_FACTORIES:
             hint = f"; make a spec of it: {kind}(version=1)({spec.__name__})"
+        elif isinstance(spec, (list, tuple)):
+            hint = "; give its functions one by one"
         elif inspect.isclass(spec):
             hint = f"; name an object of it, as in judge = {spec.__name__}(...)"
         return f"expected {_EXPECTED.get(kind, f'what @{kind} makes of a function')}, got {_described(spec)}{hint}"

@@ -179,7 +179,7 @@ def test_values_are_read_as_trl_reads_them() -> None:
         returning([1.0])
     with pytest.raises(ValueError, match="returned a float"):
         returning(1.0)
-    with pytest.raises(ValueError, match="returned a NoneType"):
+    with pytest.raises(ValueError, match="returned None, as a function without a `return` does"):
         returning(None)
 
 

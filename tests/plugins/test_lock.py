@@ -84,7 +84,7 @@ def test_every_change_is_a_line(path: Path) -> None:
         "reward 'score': version was 1, is now 2",
         "reward 'score': option limit was 3, is now 4",
         "reward 'score': weight was 1.0, is now 3.0",
-        "reward 'score': its source file has changed",
+        "reward 'score': its source has changed",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -77,6 +78,28 @@ def test_the_home_distribution_settles_a_clash_and_nothing_else(host: Host) -> N
         host.find("reward", "near", home="third-dist")
 
 
+def test_a_resumed_run_means_by_a_name_what_it_meant_at_its_start(host: Host) -> None:
+    host.prefer([{"kind": "reward", "plugin": "near", "distribution": "B_Dist"}])
+    assert host.reward("near").distribution == "B_Dist"
+    assert host.reward("a-dist/near").distribution == "a-dist"
+    with pytest.raises(PluginNotFound):
+        host.find("verifier", "near")
+    host.prefer([{"kind": "reward", "plugin": "near", "distribution": "uninstalled"}])
+    with pytest.raises(AmbiguousName):
+        host.reward("near")
+
+
+def test_a_plugin_whose_package_does_not_load_says_why_and_what_to_install(make_entry: Callable[..., Entry]) -> None:
+    entry = make_entry("import no_such_module_anywhere", distribution="broken-dist")
+    host = Host([replace(entry, name="near")])
+    with pytest.raises(PluginNotFound) as caught:
+        host.reward("near")
+    assert "broken-dist did not load: ModuleNotFoundError: No module named 'no_such_module_anywhere'" in str(
+        caught.value
+    )
+    assert "Install 'no_such_module_anywhere', or the package that has it" in str(caught.value)
+
+
 @pytest.fixture
 def with_ours(make_entry: Callable[..., Entry]) -> Host:
     """The built-in plugins beside two distributions that offer the reward `near` of theirs."""
@@ -112,7 +135,7 @@ def test_a_built_in_name_wins_and_the_others_can_be_named(with_ours: Host, caplo
         ("judge_beta", "There is a verifier of that name."),
         ("B_Dst/near", "Did you mean 'B_Dist'?"),
         ("b-dist/alpha", "It is in 'a-dist'."),
-        ("broken-dist/x", "Plugins of 'broken-dist' did not load"),
+        ("broken-dist/x", "broken-dist did not load: ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
         ("beta@3", "version 3: B_Dist 1.0 has version 1"),
         ("quite another name", "does not name a plugin"),
     ],

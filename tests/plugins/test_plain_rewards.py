@@ -239,3 +239,21 @@ def test_two_lambdas_are_told_how_to_have_two_names() -> None:
     objects.ref("reward", lambda completion: 1.0)
     with pytest.raises(UsageError, match=r"two rewards named 'lambda' .* as in reward\(name='lambda_2'\)\(\.\.\.\)"):
         objects.ref("reward", lambda completion: 0.0)
+
+
+def test_a_column_that_a_function_looks_for_in_its_keywords_and_no_row_has_is_named_with_those_there_are(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "keys.py").write_text(
+        "def one(completion, **kwargs):\n    return kwargs['gold'] in completion\n"
+        "def many(completions, **kwargs):\n    return [text in kwargs['gold'] for text in completions]\n"
+        "async def later(completions, **kwargs):\n    return kwargs['gold']\n"
+        "def other(completion, **kwargs):\n    return {}['level']\n"
+    )
+    bound = [Host([]).reward(f"{tmp_path / 'keys.py'}:{name}") for name in ("one", "many", "later", "other")]
+    with Scorer(bound, workers=1, retries=0) as scorer:
+        reasons = {name: outcomes[0].reason or "" for name, outcomes in scorer.score(BOTH).items()}
+    assert all(
+        "KeyError: 'gold'; the row has: answer, level, source" in reasons[name] for name in ("one", "many", "later")
+    )
+    assert reasons["other"].endswith("KeyError: 'level'")

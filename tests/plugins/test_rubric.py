@@ -279,6 +279,6 @@ def test_the_lock_of_a_rubric_holds_its_components(tidy: Path, near_entry: Entry
     tidy.write_text(TOML.replace('{ reward = "near" }, ', '{ reward = "near", name = "other" }, '))
     assert drift(before, host.lock(host.reward(str(tidy)))) == [
         "reward 'tidy.either': the component 'tidy.either.near' is gone",
-        "reward 'tidy.either.mine': its source file has changed",
+        "reward 'tidy.either.mine': its source has changed",
         "reward 'tidy.either': the component 'tidy.either.other' is new",
     ]

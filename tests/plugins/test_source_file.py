@@ -214,3 +214,33 @@ def test_what_a_file_imports_is_to_be_used_and_does_not_hide_its_own(
         find_plugin(HOST, "mine:own")
     with pytest.raises(PluginNotFound, match=r"Is it the one in mine\.py\? Write \./mine\.py:own\."):
         HOST.reward("mine.own")
+    (tmp_path / "ideas").mkdir()
+    (tmp_path / "ideas" / "first.py").write_text("from theirs import imported\n")
+    for name in ("ideas.first:imported", "first:imported"):
+        monkeypatch.chdir(tmp_path if "." in name else tmp_path / "ideas")
+        with pytest.raises(PluginNotFound, match=r"Write \./(ideas/)?first\.py:imported\."):
+            HOST.reward(name)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (
+            "from common_of_mine.text import has",
+            "'common_of_mine' is in {folder}, and only {folder}/ideas is searched. ",
+        ),
+        ("import nowhere_to_be_found", "Install 'nowhere_to_be_found', or the package that has it"),
+        ("import sys; sys.exit(2)", "below `if __name__ == '__main__':`"),
+        ("rewards = [len, print]", "give its functions one by one"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str
+) -> None:
+    for folder in ("ideas", "common_of_mine"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "ideas")
+    (tmp_path / "ideas" / "first.py").write_text(f"{source}\n")
+    with pytest.raises(UsageError) as caught:
+        HOST.reward("./first.py:rewards")
+    assert words.format(folder=tmp_path) in str(caught.value)

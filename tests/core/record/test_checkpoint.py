@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made_run import made_run
 
-from grpo.core.record.checkpoint import COMPLETE, damage, drop_older, last_checkpoint, rewind, seal
-from grpo.core.record.run_dir import RolloutRow, RunDir, create_run_dir, read_rollouts, whole_folder, write_rollouts
+from grpo.core.record.checkpoint import (
+    COMPLETE,
+    damage,
+    drop_older,
+    last_checkpoint,
+    lost_steps,
+    newest_step,
+    rewind,
+    seal,
+)
+from grpo.core.record.run_dir import (
+    RolloutRow,
+    RunDir,
+    create_run_dir,
+    read_metrics,
+    read_rollouts,
+    whole_folder,
+    write_rollouts,
+)
 from grpo.plugins.errors import UsageError
 
 FILES = ("model.safetensors", "optimizer.pt", "trainer_state.json")
@@ -103,6 +122,34 @@ def test_without_any_whole_checkpoint_each_damaged_one_is_told_of(run: RunDir) -
     said: list[str] = []
     assert last_checkpoint(run, said.append) is None
     assert ["checkpoint-2" in said[0], "checkpoint-1" in said[1]] == [True, True]
+
+
+def test_a_copy_beside_the_checkpoints_is_left_alone(run: RunDir) -> None:
+    whole = checkpoint(run, 4)
+    copies = [run.checkpoints / name for name in ("checkpoint-4-before", "checkpoint-best", "checkpoint-tmp")]
+    for copy in copies:
+        shutil.copytree(whole, copy)
+    assert last_checkpoint(run) == whole
+    assert newest_step(run) == 4
+    drop_older(run.checkpoints, 1)
+    rewind(run, 2)
+    assert sorted(run.checkpoints.iterdir()) == copies
+
+
+def test_steps_before_the_checkpoint_that_the_record_lost_are_named(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "made", steps=8)
+    assert [*lost_steps(run, 8, 1)] == []
+    lines = run.metrics.read_text().splitlines(keepends=True)
+    run.metrics.write_text(lines[0])
+    (run.rollouts / "step-000003.parquet").unlink()
+    kept = read_metrics(run)[0]["step"]
+    lost = [step for step in range(1, 9) if step != kept]
+    assert [*lost_steps(run, 8, 2)] == [
+        f"the metrics of {len(lost)} steps were lost: {', '.join(map(str, lost[:5]))}, .... "
+        "Curves and reports leave them out.",
+        "the rollouts of 1 step were lost: 3. Curves and reports leave them out.",
+    ]
+    assert len([*lost_steps(run, 2, 2)]) == 1
 
 
 def test_older_checkpoints_go_by_their_steps_whatever_the_clock_says(run: RunDir) -> None:

@@ -13,7 +13,8 @@ from made_run import made_run
 
 from grpo.core.record import list as lists
 from grpo.core.record.list import RunLine, list_runs
-from grpo.core.record.run_dir import RunDir, append_metrics, read_metrics
+from grpo.core.record.run_dir import RunDir, append_metrics, open_run_dir, read_metrics
+from grpo.plugins.errors import UsageError
 
 Harm = Callable[[RunDir], object]
 DEEP = "[" * 200_000
@@ -44,6 +45,17 @@ def sparse(run: RunDir) -> None:
 def large_state(run: RunDir) -> None:
     with run.state.open("ab") as file:
         file.truncate(10 * 2**30)
+
+
+@pytest.mark.parametrize("name", ["config.json", "versions.json"])
+def test_a_run_that_lost_a_file_that_makes_it_one_is_listed_and_says_so(tmp_path: Path, name: str) -> None:
+    run = made_run(tmp_path / "lost")
+    (run.path / name).unlink()
+    lost = f"lost is a run that lost its {name}. Put back a copy, or start a new run."
+    assert (listed(tmp_path)["lost"].problem or "").endswith(lost)
+    assert [line.status for line in list_runs(run.path)] == ["unreadable"]
+    with pytest.raises(UsageError, match=lost):
+        open_run_dir(run.path)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ def test_a_removed_run_directory_is_made_again_and_resumes(job: Job) -> None:
     command.signal(signal.SIGINT)
     assert command.wait(RUN) == 130
     said = job.checked(command)
-    assert said.count(f"{job.out} was removed during the run. Its records so far are lost") == 1
+    assert said.count(f"{job.out} was removed or moved during the run, with its records so far") == 1
     assert "done after step 40" in job.resume()
     steps = [row["step"] for row in timeless_metrics(job.out)]
     assert steps == list(range(steps[0], 41))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from made_run import made_run
 
 import grpo
 from grpo.core.cli.main import cli
@@ -47,6 +48,17 @@ def test_steps_that_a_run_cannot_be_continued_to_are_refused(steps: int, done: i
     before = parse_config({"env": "gsm8k", "train": {"steps": 60}, "loss": {"num_iterations": 2}})
     with pytest.raises(UsageError, match=fault):
         refuse_steps(before, steps, done, over=over, path=Path("runs/a"))
+
+
+def test_a_run_whose_reward_has_another_name_by_now_says_which_release_had_it(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", rewards=["closer"])
+    lock = {"kind": "reward", "plugin": "closer", "distribution": "grpo-reward-closer", "distribution_version": "1.0"}
+    run.versions.write_text(json.dumps({"plugins": {"reward closer": lock}}))
+    began = (
+        r"The run began with grpo-reward-closer 1\.0 \(none is installed now\); `pip install grpo-reward-closer==1\.0`"
+    )
+    with pytest.raises(UsageError, match=rf"^{began} continues it as it was\. As it is now: no reward 'closer'\."):
+        grpo.train(resume=run.path, quiet=True)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import signal
 import time
 from collections.abc import Sequence
@@ -263,14 +264,18 @@ def test_a_running_directory_is_not_resumed_by_another_process(small: list[str],
         command.wait(RUN)
 
 
-def test_a_resumed_run_reports_a_changed_reward(
+def test_a_resumed_run_reports_a_changed_reward_and_lost_checkpoints(
     small: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"
     killed_at(small, out, step=3)
     (tmp_path / "mine.py").write_text(REWARD + "\n# scores the same, but who knows\n")
+    shutil.rmtree(out / "checkpoints")
     here(["run", "--resume", str(out)])
-    assert "reward vowels changed" in capsys.readouterr().err
+    warnings = capsys.readouterr().err
+    assert "since the run started, reward 'vowels': its source has changed. Its metrics may" in warnings
+    assert "recorded 3 steps, and none of its checkpoints is left. The steps are done again" in warnings
+    assert [row["step"] for row in timeless_metrics(out)] == list(range(9))
 
 
 def test_a_reward_that_fails_on_one_process_only_is_told_of_and_stops_all(small: list[str], tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_a_stopped_run_resumes_with_the_same_objects_and_with_nothing_else(
     capsys.readouterr()
     resumed = grpo.train(rewards=[pressed_spec, changed_brief], resume=stopped, **tiny)  # the cell, and resume
     assert (resumed.status, resumed.step) == ("done", 4)
-    assert "since the run started, reward brief changed: source." in (told := capsys.readouterr().err)
+    assert "since the run started, reward 'brief': its source has changed." in (told := capsys.readouterr().err)
     assert "reward pressed changed" not in told
     grpo.train(rewards=[pressed_spec, brief], **{**tiny, "out": whole})
     assert timeless_metrics(resumed.path) == timeless_metrics(whole)
