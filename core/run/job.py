@@ -137,7 +137,8 @@ def _resume(
     try:
         plan = make_plan(wanted.model_copy(update={"out": path}), host, fresh=False)
     except UsageError as error:
-        raise type(error)(f"{other_releases(recorded)}{error}") from error
+        error.args = (f"{other_releases(recorded)}{error}",)
+        raise
     remedy = "Free some space, or move the run to a larger disk and resume it there."
     refuse_full_disk(path, plan.disk_bytes // (plan.config.output.keep + 1), remedy=remedy)
     begin.open_stores(plan)
