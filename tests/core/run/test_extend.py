@@ -50,6 +50,7 @@ def test_steps_that_a_run_cannot_be_continued_to_are_refused(steps: int, done: i
         refuse_steps(before, steps, done, over=over, path=Path("runs/a"))
 
 
+@pytest.mark.slow
 def test_a_run_whose_reward_has_another_name_by_now_says_which_release_had_it(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run", rewards=["closer"])
     lock = {"kind": "reward", "plugin": "closer", "distribution": "grpo-reward-closer", "distribution_version": "1.0"}
