@@ -80,10 +80,11 @@ def _compared(result: JobResult, expected: bytes, comparison: Comparison, tolera
 
 def difference(printed: bytes, expected: bytes) -> str:
     """Returns which line differs first, in words for people; "" where only blanks do."""
-    pairs = enumerate(zip_longest(_lines(printed), _lines(expected)), start=1)
-    number, (line, wanted) = next((each for each in pairs if each[1][0] != each[1][1]), (0, (None, None)))
-    is_line, other = (None if each is None else _BRIEF.repr(each.decode("utf-8", "replace")) for each in (line, wanted))
-    return f": line {number} is {is_line or 'missing'}, expected {other or 'no line'}" if number else ""
+    for number, lines in enumerate(zip_longest(_lines(printed), _lines(expected)), start=1):
+        if lines[0] != lines[1]:
+            own, wanted = (None if line is None else _BRIEF.repr(line.decode("utf-8", "replace")) for line in lines)
+            return f": line {number} is {own or 'missing'}, expected {wanted or 'no line'}"
+    return ""
 
 
 def agrees(printed: bytes, expected: bytes, comparison: Comparison = "trimmed", tolerance: float = 1e-6) -> bool:

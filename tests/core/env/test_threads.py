@@ -83,9 +83,9 @@ def test_slow_calls_run_at_the_same_time_each_environment_in_one_thread() -> Non
 
     with EnvThreads(Slow, seconds=2 * PATIENCE) as threads:
         for _ in range(2):
-            found = threads.call(dict.fromkeys(range(32), meets))
-    assert all(len(seen) == 1 for seen in found.values())
-    assert len({next(iter(seen)) for seen in found.values()}) == 32
+            results = threads.call(dict.fromkeys(range(32), meets))
+    assert all(len(threads_of_one) == 1 for threads_of_one in results.values())
+    assert len({next(iter(threads_of_one)) for threads_of_one in results.values()}) == 32
     assert (Slow.made, Slow.closed) == (32, 32)
 
 
@@ -95,19 +95,19 @@ def test_what_raises_hangs_or_exits_is_a_failure_of_its_own(hang: Hang) -> None:
         raise SystemExit(3)
 
     with EnvThreads(Slow, seconds=PATIENCE) as threads:
-        found = threads.call({0: works, 2: lambda env: 1 // 0, 3: exits}) | threads.call(
+        results = threads.call({0: works, 2: lambda env: 1 // 0, 3: exits}) | threads.call(
             {0: hang.answers, 1: hang.hangs}
         )
         assert not hang.ended.is_set(), "what hangs is not waited for"
-        assert isinstance(found[0], set)
-        assert [type(found[number].error).__name__ for number in (1, 2, 3)] == [
+        assert isinstance(results[0], set)
+        assert [type(results[number].error).__name__ for number in (1, 2, 3)] == [
             "TimeoutError",
             "ZeroDivisionError",
             "SystemExit",
         ]
-        lines = [bool(re.fullmatch(r"env/test_threads\.py:\d+", found[number].line)) for number in (1, 2, 3)]
+        lines = [bool(re.fullmatch(r"env/test_threads\.py:\d+", results[number].line)) for number in (1, 2, 3)]
         assert lines == [False, True, True], "what raised in the environment names its line"
-        assert found[2].explained() == f"ZeroDivisionError: {found[2].error} (at {found[2].line})"
+        assert results[2].explained() == f"ZeroDivisionError: {results[2].error} (at {results[2].line})"
         again = threads.call({0: works})
     assert isinstance(again[0], set)
 
@@ -137,8 +137,8 @@ def test_an_environment_that_cannot_be_made_is_a_failure() -> None:
         raise OSError("no such game")
 
     with EnvThreads(broken, seconds=PATIENCE) as threads:
-        found = threads.call({0: lambda env: env})
-    assert "no such game" in str(found[0].error)
+        results = threads.call({0: lambda env: env})
+    assert "no such game" in str(results[0].error)
 
 
 def test_one_that_cannot_be_closed_is_a_warning() -> None:
@@ -187,8 +187,8 @@ def test_environments_that_answered_have_closed_at_the_end_and_one_that_hangs_is
     monkeypatch.setattr("grpo.core.env.threads.CLOSING", PATIENCE)
     with EnvThreads(Server, seconds=PATIENCE) as threads:
         threads.call(dict.fromkeys(range(2, 9), works))
-        found = threads.call({0: hang.hangs, 1: hang.answers})
-    assert isinstance(found[0], Raised)
+        results = threads.call({0: hang.hangs, 1: hang.answers})
+    assert isinstance(results[0], Raised)
     assert Server.open == 1, "a server with room for one batch has room for the next"
     assert not hang.ended.is_set()
 
@@ -208,10 +208,10 @@ def test_an_environment_that_ends_the_process_ends_its_own_rollout_alone() -> No
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     with pytest.warns(RuntimeWarning, match=r"os\._exit\(9\)"), EnvThreads(Ends, seconds=PATIENCE) as threads:
-        found = threads.call({0: works, 1: ends, 2: forks})
-    assert isinstance(found[0], set)
-    assert found[1].explained().startswith("SystemExit: it called os._exit(7) (at env/test_threads.py:")
-    assert found[2] == 5, "a fork of the environment may end"
+        results = threads.call({0: works, 1: ends, 2: forks})
+    assert isinstance(results[0], set)
+    assert results[1].explained().startswith("SystemExit: it called os._exit(7) (at env/test_threads.py:")
+    assert results[2] == 5, "a fork of the environment may end"
 
 
 def test_an_environment_whose_own_thread_ends_the_process_is_told_of() -> None:

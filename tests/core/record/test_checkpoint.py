@@ -95,13 +95,13 @@ def test_one_flipped_bit_and_the_checkpoint_before_takes_its_place(name: str, ru
     for bit in (0, size * 4 + 3, size * 8 - 9):
         whole = (newer / name).read_bytes()
         flip(newer / name, bit)
-        said: list[str] = []
-        assert last_checkpoint(run, said.append) == older, bit
-        assert len(said) == 1
-        assert str(newer) in said[0]
-        assert "damaged" in said[0]
+        warnings: list[str] = []
+        assert last_checkpoint(run, warnings.append) == older, bit
+        assert len(warnings) == 1
+        assert str(newer) in warnings[0]
+        assert "damaged" in warnings[0]
         (newer / name).write_bytes(whole)
-    assert last_checkpoint(run, said.append) == newer
+    assert last_checkpoint(run, warnings.append) == newer
 
 
 def test_a_damaged_file_is_named(run: RunDir) -> None:
@@ -119,9 +119,9 @@ def test_a_damaged_file_is_named(run: RunDir) -> None:
 def test_without_any_whole_checkpoint_each_damaged_one_is_told_of(run: RunDir) -> None:
     for step in (1, 2):
         flip(checkpoint(run, step) / "model.safetensors", 5)
-    said: list[str] = []
-    assert last_checkpoint(run, said.append) is None
-    assert ["checkpoint-2" in said[0], "checkpoint-1" in said[1]] == [True, True]
+    warnings: list[str] = []
+    assert last_checkpoint(run, warnings.append) is None
+    assert ["checkpoint-2" in warnings[0], "checkpoint-1" in warnings[1]] == [True, True]
 
 
 def test_a_copy_beside_the_checkpoints_is_left_alone(run: RunDir) -> None:
