@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # as `grpo` sets it before it loads torch
@@ -71,9 +72,11 @@ class Forked:
         return not self.process.is_alive()
 
     def signal(self, number: int) -> None:
+        """Sends a signal, unless the command has ended meanwhile."""
         pid = self.process.pid
         assert pid is not None
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
     def wait(self, seconds: float) -> int:
         """Waits for the end and returns the exit code, negative for a signal."""
