@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from grpo.core.cli.options import AT_LEAST_ONE
+from grpo.core.cli.options import AT_LEAST_ONE, CONTEXT_LENGTH
 from grpo.core.config.defaults import SERVER_PORT, default_completion
 from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
@@ -92,7 +92,7 @@ class LaunchCommand(click.Command):
     default="auto",
     help="Sharding of the policy. Default: auto, which is FSDP 2 if one GPU cannot hold the run.",
 )
-@click.option("--context", type=AT_LEAST_ONE, help="Tokens of prompt and completion, to decide what fits one GPU.")
+@click.option("--context", type=CONTEXT_LENGTH, help="Tokens of prompt and completion, to decide what fits one GPU.")
 @click.option("--time", "longest", metavar="D-HH:MM:SS", help="Time limit. Default: the partition's.")
 @click.option(
     "--option",

@@ -22,7 +22,7 @@ import click
 import grpo
 from grpo.core.cli.lazy import LazyGroup
 from grpo.core.processes.memory import BEFORE_TORCH
-from grpo.core.processes.rank import count, rank
+from grpo.core.processes.rank import alone, count, rank
 from grpo.core.text.printable import printable
 from grpo.core.text.quiet import silence_unloaded
 from grpo.core.text.streams import LastingStream, open_standard_streams
@@ -96,12 +96,12 @@ def main() -> NoReturn:
     try:
         for name, value in BEFORE_TORCH.items():
             os.environ.setdefault(name, value)
-        if count() > 1:
+        if not alone():
             os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # who did not come is told once, by us
         silence_unloaded()
         open_standard_streams()
         with _interrupts():
-            code = _one_of_several() if count() > 1 else cli(standalone_mode=False)
+            code = cli(standalone_mode=False) if alone() else _one_of_several()
         sys.stdout.flush()
     except UsageError as error:
         fail(error, 2)
@@ -197,7 +197,7 @@ def leave(code: int) -> NoReturn:
     for thread in kept:
         thread.join(max(0.0, deadline - time.monotonic()))
     left = [thread.name for thread in kept if thread.is_alive()]
-    if not left and count() == 1:
+    if not left and alone():
         sys.exit(code)
     if left:
         say(f"warning: a thread of a plugin still runs ({left[0]}); it is left behind.")

@@ -7,6 +7,7 @@ import click
 from grpo.plugins.errors import UsageError
 
 AT_LEAST_ONE = click.IntRange(min=1)
+CONTEXT_LENGTH = click.IntRange(min=2)  # a token of the prompt and one of the completion
 
 
 def only(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> str:

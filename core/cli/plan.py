@@ -13,7 +13,7 @@ import click
 
 from grpo.core.cli.bar import status_line
 from grpo.core.cli.flags import SettingsCommand, every_flag, given
-from grpo.core.cli.options import AT_LEAST_ONE
+from grpo.core.cli.options import AT_LEAST_ONE, CONTEXT_LENGTH
 from grpo.core.config.defaults import default_completion
 from grpo.plugins.errors import UsageError
 
@@ -44,7 +44,7 @@ class PlanCommand(SettingsCommand):
 @click.command(name="plan", cls=PlanCommand)
 @click.option(
     "--context",
-    type=AT_LEAST_ONE,
+    type=CONTEXT_LENGTH,
     help=f"Tokens of prompt and completion. Default: what the rows of --env need, else {CONTEXT}.",
 )
 @click.option("--gpu", metavar="SIZE", help="GPU, for example H100, or its memory in GB. Default: this machine's.")

@@ -197,10 +197,11 @@ def measure(plan: EvaluationPlan, *, loaded: Callable[[], None], sampled: Callab
     )
     start = time.perf_counter()
     torch.manual_seed(plan.choices.seed)
+    own = [] if plan.weights.run is None else [str(plan.weights.run.path.resolve())]
     plugins: list[BoundReward | BoundVerifier] = [*plan.rewards, *([plan.verifier] if plan.verifier else [])]
     with (
         Scorer(plugins) as scorer,
-        open_agents(plan.agent, [plan.env], plan.rollout, tokenizer, plan.context, lambda text: None) as agents,
+        open_agents(plan.agent, [plan.env], plan.rollout, tokenizer, plan.context, lambda text: None, own) as agents,
     ):
 
         def judge(completions: Sequence[Completion]) -> Sequence[Judgement]:

@@ -101,7 +101,7 @@ def find_run_weights(path: Path) -> Weights:
     run = open_run_dir(path)
     config = run_config(run)
     base = policy_source(config.model)
-    steps = config.train.steps or 0
+    steps, damaged = config.train.steps or 0, list[str]()
     if run.model.is_dir():
         if problem := damage(run.model):
             raise UsageError(
@@ -109,12 +109,15 @@ def find_run_weights(path: Path) -> Weights:
                 f"with: grpo run --resume {shlex.quote(str(path))}"
             )
         trained = RunWeights(run.model, steps, steps, final=True)
-    elif (checkpoint := last_checkpoint(run)) is not None:
+    elif (checkpoint := last_checkpoint(run, damaged.append)) is not None:
         trained = RunWeights(checkpoint, checkpoint_step(checkpoint), steps, final=False)
     else:
+        resume = f"grpo run --resume {shlex.quote(str(path))}"
+        if damaged:
+            raise UsageError(f"{path} has no whole weights left. {' '.join(damaged)} Begin it again with: {resume}")
         raise UsageError(
             f"{path} has no weights yet: neither a model nor a whole checkpoint. "
-            f"Wait for the first one, or continue the run with: grpo run --resume {shlex.quote(str(path))}"
+            f"Wait for the first one, or continue the run with: {resume}"
         )
     adapted = (trained.folder / ADAPTER_CONFIG).is_file()
     return Weights(
@@ -194,10 +197,11 @@ def is_adapter(folder: Path) -> bool:
 
 
 def refuse_missing_run(folder: Path) -> None:
-    """Refuses a missing path beside runs before it is taken for a hub id."""
+    """Refuses a missing path beside runs before it is taken for a hub id. Raises UsageError."""
     if not folder.parent.is_dir() or folder.parent == Path():
         return
     runs = [child.name for child in folder.parent.iterdir() if is_run(child)]
     if runs:
         close = did_you_mean(folder.name, runs)
-        raise UsageError(f"no run '{folder}'.{close} List the runs with: grpo runs {shlex.quote(str(folder.parent))}")
+        listed = f"grpo runs {shlex.quote(str(folder.parent))}"
+        raise UsageError(f"there is no run or model '{folder}'.{close} List the runs with: {listed}")

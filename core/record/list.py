@@ -18,6 +18,7 @@ from grpo.core.record.run_dir import (
     lost_files,
     read_json,
     read_metrics,
+    read_state,
 )
 from grpo.core.record.versions import plugin_locks
 from grpo.plugins.errors import UsageError
@@ -82,7 +83,7 @@ def _line(path: Path) -> RunLine:
     started = _started(run)
     try:
         config, metrics = _read(run.config), read_metrics(run)
-        status = _status(run, _read(run.state) or {})
+        status = _status(run)
         held_out = [row[HELD_OUT] for row in metrics if row.get(HELD_OUT) is not None]
         rewards = [row["reward"] for row in metrics if row.get("reward") is not None]
         envs = config["env"] if isinstance(config["env"], list) else [config["env"]]
@@ -127,8 +128,8 @@ def _started(run: RunDir) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _status(run: RunDir, state: dict[str, Any]) -> str:
-    status = str(state.get("status", "running"))  # no state: it was about to start
+def _status(run: RunDir) -> str:
+    status = str(read_state(run).get("status", "running"))  # no state: it was about to start
     if status != "running":
         return status if status in STATUSES else UNKNOWN
     if in_use(run):

@@ -32,7 +32,7 @@ import shutil
 import stat
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -140,6 +140,15 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
             f"cannot write the run directory {path}: {error.strerror}. Choose another with --out."
         ) from None
     return run
+
+
+def read_state(run: RunDir) -> dict[str, Any]:
+    """Returns what state.json says; nothing where it is missing or damaged, as the other files tell it, too."""
+    with suppress(UsageError):
+        state = read_json(run.state, longest=LONGEST_SETTINGS)
+        if isinstance(state, dict):
+            return state
+    return {}
 
 
 def started_in(run: RunDir) -> Path | None:

@@ -58,7 +58,7 @@ def open_agents(
     tokenizer: PreTrainedTokenizerBase,
     context: int | None,
     warned: Callable[[str], None],
-    hidden: Sequence[str] = (),
+    hidden: Sequence[str],
 ) -> Iterator[AgentSide | None]:
     """Starts what an agent needs, for the block; `hidden`: paths that a session must not see. Raises UsageError."""
     if agent is None:

@@ -18,7 +18,7 @@ from grpo.core.processes.rank import is_first
 from grpo.core.processes.together import INTERRUPTED
 from grpo.core.processes.watch import PeerEnded
 from grpo.core.record.checkpoint import COMPLETE, newest_step, seal
-from grpo.core.record.run_dir import RunDir, is_run, read_json, read_metrics, write_json
+from grpo.core.record.run_dir import RunDir, is_run, read_metrics, read_state, write_json
 from grpo.core.scoring.executors import processors
 from grpo.core.timing.advice import advise, idle_processors
 from grpo.core.timing.timeline import timeline
@@ -87,8 +87,7 @@ def broken_off(run_dir: RunDir, error: BaseException, host: Host, progress: Prog
 
 def finish(run_dir: RunDir, warned: Callable[[str], None]) -> bool:
     """Seals the model of a run, draws its curves and notes that it is done; False where it was done already."""
-    state = read_json(run_dir.state)
-    if isinstance(state, dict) and state.get("status") == DONE:
+    if read_state(run_dir).get("status") == DONE:
         return False
     if not (run_dir.model / COMPLETE).is_file():
         seal(run_dir.model)

@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo.core.record.labels import labels_of, read_labels, write_labels
 from grpo.core.record.list import RunLine, list_runs
-from grpo.core.record.run_dir import LONGEST_SETTINGS, RunDir, exclusive, is_run, read_json
+from grpo.core.record.run_dir import RunDir, exclusive, is_run, read_state
 from grpo.core.watch.followed import stamp
 from grpo.core.watch.state import WatchedRuns
 from grpo.plugins.errors import UsageError
@@ -66,10 +66,9 @@ class WatchedFolder:
         run = self._run(name)
         if confirmed != name:
             raise UsageError(f"'{name}' was not deleted: its name was not typed to confirm it.")
-        state = read_json(run.state, longest=LONGEST_SETTINGS) or {}
         stamps = [last[0] / 1e9 for file in (run.config, run.state, run.metrics) if (last := stamp(file))]
         quiet = time.time() - max(stamps)
-        if isinstance(state, dict) and state.get("status") == "running" and quiet < LATELY:
+        if read_state(run).get("status") == "running" and quiet < LATELY:
             raise UsageError(
                 f"'{name}' was written to {quiet:.0f} s ago: on a shared disk it may be running on another machine. "
                 f"Stop it there, or wait until it has been quiet for {LATELY // 60} minutes."

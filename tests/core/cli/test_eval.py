@@ -19,6 +19,7 @@ from grpo.core.cli.main import cli
 from grpo.core.measure.model import Choices, plan_evaluation
 from grpo.core.policy import weights as weights_module
 from grpo.core.policy.weights import find_weights
+from grpo.core.record.checkpoint import COMPLETE
 from grpo.plugins.errors import GrpoError, RunError, UsageError
 from grpo.plugins.host import Host
 from grpo.plugins.types import Verdict
@@ -173,6 +174,29 @@ def test_naming_an_environment_leaves_the_rewards_of_the_run_behind(full_run: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the session 'local' needs Linux")
+def test_an_agent_in_a_session_does_not_see_the_run_that_is_measured(
+    full_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.syspath_prepend(str(tmp_path))  # so that sessions share the folder
+    run, agent, tasks = (tmp_path / name for name in ("run", "mine.py", "tasks.jsonl"))
+    shutil.copytree(full_run, run)
+    agent.write_text(
+        "import json, os, urllib.request\n\n\ndef run(task, access):\n"
+        "    asked = {'model': access.model, 'messages': [{'role': 'user', 'content': task.instruction}]}\n"
+        "    where = f'{access.url}/r/{access.key}/v1/chat/completions'\n"
+        "    kind = {'Content-Type': 'application/json'}\n"
+        "    request = urllib.request.Request(where, json.dumps(asked).encode(), kind)\n"
+        "    urllib.request.urlopen(request).read()\n"
+        f"    open('seen.txt', 'w').write(str(os.listdir({str(run)!r})))\n"
+    )
+    tasks.write_text(json.dumps({"instruction": "Look.", "grader": "test $(cat seen.txt) = []"}) + "\n")
+    played = ("--env", f"shell:{tasks}", "--agent", f"python:{agent}:run")
+    assert measured("--model", run, *played)["accuracy"]["mean"] == 1.0
+
+
+@pytest.mark.slow
 def test_an_adapter_on_its_base_measures_like_its_run(
     lora_run: Path, tiny_model: Path, vowels: str, tmp_path: Path
 ) -> None:
@@ -226,14 +250,18 @@ def test_bad_input_is_refused_before_a_model_loads(
 
 
 def test_a_folder_that_is_no_model_and_a_run_that_does_not_exist_are_refused(tmp_path: Path) -> None:
-    for name in ("20250101-gsm8k", "20250102-gsm8k"):
+    for name in ("20250101-gsm8k", "20250102-gsm8k", "20250104-gsm8k"):
         (tmp_path / name).mkdir()
         for file in ("config.json", "versions.json"):
             (tmp_path / name / file).write_text('{"env": "gsm8k", "train": {"steps": 2}}')
+    checkpoint = tmp_path / "20250104-gsm8k" / "checkpoints" / "checkpoint-2"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / COMPLETE).write_text('{"files": {"model.safetensors": {"bytes": 5}}}')
     cases = {
         str(tmp_path): "no config.json in that folder",
         str(tmp_path / "20250103-gsm8k"): "Did you mean '2025010",
         str(tmp_path / "20250101-gsm8k"): "has no weights yet",
+        str(tmp_path / "20250104-gsm8k"): "checkpoint-2 was damaged and is passed over: model.safetensors is missing.",
     }
     for model, message in cases.items():
         result = invoke("--env", "gsm8k", "--model", model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -39,6 +40,14 @@ def test_a_wrong_command_is_named_with_the_nearest_one() -> None:
 def test_a_wrong_flag_is_exit_code_2() -> None:
     done = grpo("run", "--stpes", "3")
     assert (done.returncode, "--steps" in done.stderr) == (2, True)
+
+
+def test_a_number_of_processes_that_is_none_is_exit_code_2() -> None:
+    environment = {**os.environ, "WORLD_SIZE": "x"}
+    command = [sys.executable, "-m", "grpo", "plugins"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, "WORLD_SIZE='x' is no number" in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
 
 
 def test_what_an_interrupt_breaks_is_reported_as_the_interrupt(

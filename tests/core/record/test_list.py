@@ -62,9 +62,6 @@ def test_a_run_that_lost_a_file_that_makes_it_one_is_listed_and_says_so(tmp_path
     ("harm", "why"),
     [
         (lambda run: run.config.write_text(DEEP), "config.json is not valid JSON: it is nested more than 200 deep"),
-        (lambda run: run.state.write_text(DEEP), "state.json is not valid JSON: it is nested more than 200 deep"),
-        (lambda run: run.state.write_text("[1]"), "does not hold what a run writes"),
-        (large_state, "state.json has 10,737,418,240 bytes, and no run writes more than 67,108,864"),
         (measured(DEEP), "metrics.jsonl, line 5, was damaged: it is nested more than 200 deep"),
         (measured(f'{{"step": 4, "reward": {HUGE}}}'), "metrics.jsonl, line 5, was damaged: it has a number of 401"),
         (measured(f'{{"step": {2**31}}}'), "metrics.jsonl, line 5, was damaged: no run has a step 2147483648"),
@@ -83,6 +80,18 @@ def test_a_run_that_cannot_be_read_says_why_and_hides_no_other(tmp_path: Path, h
     assert (found["good"].status, found["good"].problem) == ("done", None)
     assert found["evil"].status == "unreadable"
     assert why in str(found["evil"].problem)
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda run: run.state.write_text(DEEP), lambda run: run.state.write_text("[1]"), large_state]
+)
+def test_a_run_whose_state_was_damaged_is_what_its_other_files_say(tmp_path: Path, harm: Harm) -> None:
+    for name in ("over", "half"):
+        run = made_run(tmp_path / name)
+        harm(run)
+    (tmp_path / "over" / "model").mkdir(exist_ok=True)
+    lines = {name: (line.status, line.resumes) for name, line in listed(tmp_path).items()}
+    assert lines == {"over": ("done", False), "half": ("killed", True)}
 
 
 def test_whatever_goes_wrong_in_a_run_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

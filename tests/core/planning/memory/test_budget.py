@@ -126,7 +126,7 @@ def test_a_run_that_does_not_exist_is_not_looked_for_on_the_hub(tmp_path: Path) 
         (tmp_path / "first" / name).write_text("{}", encoding="utf-8")
     code, out, err = grpo("plan", "--model", str(tmp_path / "frist"), "--gpu", "24")
     assert (code, out) == (2, "")
-    assert f"no run '{tmp_path / 'frist'}'. Did you mean 'first'?" in err
+    assert f"there is no run or model '{tmp_path / 'frist'}'. Did you mean 'first'?" in err
 
 
 @pytest.mark.slow
