@@ -174,7 +174,7 @@ def test_what_nobody_foresaw_is_answered_in_words_and_the_server_goes_on(
 
 
 def test_a_run_that_cannot_be_read_leaves_the_others_to_be_seen(reading: WatchServer, tmp_path: Path) -> None:
-    made_run(tmp_path / "evil").state.write_text("[" * 200_000)
+    made_run(tmp_path / "evil").config.write_text("[" * 200_000)
     start = f"/{reading.secret}"
     told = {line["name"]: line["status"] for line in json.loads(ask(reading, f"{start}/runs.json")[2])["runs"]}
     assert told == {"pens": "done", "evil": "unreadable"}
