@@ -12,6 +12,7 @@ for a test even when it is tried again, is raised and never becomes a result.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -25,7 +26,9 @@ from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
 from grpo.rewards.code.altered import altered_tests
+from grpo.rewards.code.assertions import compared_constants, denies
 from grpo.rewards.code.functions import open_tests
+from grpo.rewards.code.guest.laws import UNLAWFUL
 from grpo.rewards.code.guest.near import ALTERED
 from grpo.rewards.code.guest.soft import OBJECTS, REACHED
 from grpo.rewards.code.guest.units import CHANGING
@@ -81,15 +84,16 @@ async def _changing(
 async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> dict[int, str]:
     """The units that a solution passes for another reason than that it is right, and the reason."""
     allowance = replace(allowance, stop=False)
-    held = _Held()
+    held, unlawful = _Held(), dict[int, str]()
     for run in range(RUNS):
-        _, report = await _judged(pool, program, plan, allowance, run=run)
+        result, report = await _judged(pool, program, plan, allowance, run=run)
+        unlawful |= {unit: test.reason for unit, test in enumerate(result.tests) if test.reason in UNLAWFUL}
         held.add(report.notes)
         if run + 1 >= altered_tests(plan.source, plan.names, 0)[1] and not held.objects:
             break
     doubts = dict.fromkeys(held.units(), ALTERED)
     doubts |= dict.fromkeys(plan.prepared.asking - held.reached, "it ends this test when another value is expected")
-    return doubts
+    return doubts | unlawful
 
 
 def _functions(plan: Plan) -> tuple[str, ...]:
@@ -321,6 +325,9 @@ class _Run:
             trusted = {**tests, **keeping, "numbers": plan.numbers}
             trusted["in_place"] = plan.in_place and self.number is None
             return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)
+        every = ast.parse(plan.source).body
+        denied = denies(every, ast.NotEq, ast.Eq, "assertNotEqual")
+        theirs |= {"denies": denied, "expected": compared_constants(every)}
         theirs |= {"token": keeping["token"], "draws": _draws_of(self.program, plan.source)}
         peer = guest_job(pool, "together", {**tests, **theirs}, limits=limits, profile=profile)
         return guest_job(pool, "keeping", keeping, limits=own, profile="python", peer=peer)

@@ -67,7 +67,7 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
     `files` are beginnings of the paths of the standard library. `refused` gets what the solution asked for.
     """
     frame_of = sys._getframe
-    judge = (install.__code__.co_filename, frame_of(1).f_code.co_filename)
+    judge = install.__code__.co_filename.rpartition("guard")[0]  # how the names of its files begin
     state = [False, False]
 
     def by_solution(event: str) -> bool:
@@ -80,7 +80,7 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
         name = ""
         while frame is not None:
             file = frame.f_code.co_filename
-            if file in ("<tests>", *judge):
+            if file.startswith(("<tests>", judge)):
                 return False
             if not file.startswith((*files, *_TRANSPARENT)):  # whatever the program calls the file of its code
                 return not name or name in _HANDING or given or event in _NEVER
@@ -92,7 +92,7 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
     def is_of_others(function: Any) -> bool:
         """Returns whether a function is the library's, the tests' or the judge's."""
         file = str(getattr(getattr(function, "__code__", None), "co_filename", ""))
-        return file.startswith((*files, *judge, "<tests>"))
+        return file.startswith((*files, judge, "<tests>"))
 
     def holds_judge(function: Any) -> bool:
         """Returns whether functions of the judge stand in the code of a function, as in that of a test."""
@@ -112,7 +112,7 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
             return
         if event == "import" and str(args[0]).partition(".")[0] not in _MODULES:
             return
-        if event == "compile" and not str(args[1]).startswith((*files, *judge, "<frozen", "<tests>")):
+        if event == "compile" and not str(args[1]).startswith((*files, judge, "<frozen", "<tests>")):
             return
         if event == "marshal.loads" and frame_of(1).f_code.co_filename.startswith("<frozen"):
             return
