@@ -91,9 +91,9 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
         held.add(report.notes)
         if run + 1 >= altered_tests(plan.source, plan.names, 0)[1] and not held.objects:
             break
-    doubts = dict.fromkeys(held.units(), ALTERED)
+    doubts = unlawful | dict.fromkeys(held.units(), ALTERED)
     doubts |= dict.fromkeys(plan.prepared.asking - held.reached, "it ends this test when another value is expected")
-    return doubts | unlawful
+    return doubts
 
 
 def _functions(plan: Plan) -> tuple[str, ...]:
