@@ -92,3 +92,24 @@ def related_names(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]
         before = len(related)
         related.update(*(group for group in groups if group & related))
     return related
+
+
+def bindings(every: Iterable[ast.AST]) -> list[tuple[set[str], ast.expr]]:
+    """Returns the names that statements and loops give a value, and what the value, or its items, are made of."""
+    bound: list[tuple[Any, Any]] = [(node.targets, node.value) for node in find(every, ast.Assign)]
+    bound += [(node.target, node.value) for node in find(every, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)]  # type: ignore[attr-defined]
+    bound += [(node.target, node.iter) for node in find(every, ast.For, ast.AsyncFor, ast.comprehension)]  # type: ignore[attr-defined]
+    return [(set(names_in(targets)), value) for targets, value in bound if value is not None]
+
+
+def derived_names(every: Iterable[ast.AST], calls: Iterable[ast.Call]) -> set[str]:
+    """Returns the names of what is made of the values of calls, or of what has such a name."""
+    sources = set(map(id, calls))
+    bound = [
+        (names, names_in(value), any(id(part) in sources for part in ast.walk(value)))
+        for names, value in bindings(every)
+    ]
+    derived: set[str] = set()
+    for _ in bound:
+        derived |= {name for names, used, made in bound if made or derived.intersection(used) for name in names}
+    return derived

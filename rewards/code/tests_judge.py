@@ -316,7 +316,7 @@ class _Run:
         profile = "pytest" if plan.pytest or "pytest" in self.program else library
         theirs = {"program": self.program, "seconds": allowance.seconds}
         if plan.kind == "calls":
-            theirs |= {"setup": plan.setup, "names": plan.names}
+            theirs |= {"setup": plan.setup, "names": plan.names, "in_place": plan.in_place}
             peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)
             trusted = {**tests, **keeping, "numbers": plan.numbers}
             trusted["in_place"] = plan.in_place and self.number is None
