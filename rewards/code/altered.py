@@ -36,7 +36,14 @@ _INVERSES |= {other: name for name, other in _INVERSES.items()} | {"assert_calle
 
 _ERRORS = ("BufferError", "FloatingPointError", "ReferenceError", "EOFError", "TabError", "BlockingIOError")
 _WARNINGS = ("BytesWarning", "UnicodeWarning", "EncodingWarning", "ImportWarning")
-_DECIDING = {"__yes__", "__first__", "__second__", "__stranger__", "__strangers__"}  # whether something is asked
+_DECIDING = {
+    "__yes__",
+    "__first__",
+    "__second__",
+    "__both__",
+    "__stranger__",
+    "__strangers__",
+}  # whether something is asked
 
 
 @functools.lru_cache(maxsize=4096)
@@ -200,7 +207,7 @@ class Altering(ast.NodeTransformer):
             return node
         altered, key = self._altered(ways)
         texts = {each.value for each in find(altered, ast.Constant) if type(each.value) is str}
-        decided = _DECIDING if key.endswith("?") else {"__seen__", "__second__"}
+        decided = _DECIDING if key.endswith("?") else {"__seen__", "__second__", "__both__"}
         asks = not texts & decided  # else the judge sees whether something is asked
         return _surrounded(judge_call("__soft__", key, asks), altered)
 

@@ -148,7 +148,7 @@ class _Reader:
             is_called = isinstance(around, ast.Call) and around.func is parent
             return "open" if parent.attr in (_METHODS if is_called else _PARTS) else "object"
         if isinstance(parent, ast.FormattedValue):
-            return "open"
+            return "data" if parent.format_spec else "open"
         if isinstance(parent, ast.FunctionDef | ast.ClassDef | ast.withitem | ast.Await | ast.Raise | ast.Delete):
             return "object"
         if isinstance(parent, ast.Subscript) and parent.value is node:

@@ -27,7 +27,7 @@ from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
 from grpo.rewards.code.altered import altered_tests
 from grpo.rewards.code.functions import open_tests
 from grpo.rewards.code.guest.near import ALTERED
-from grpo.rewards.code.guest.soft import OBJECTS, REACHED
+from grpo.rewards.code.guest.soft import ENDED, OBJECTS, REACHED
 from grpo.rewards.code.guest.units import CHANGING
 from grpo.rewards.code.guest_program import guest_job
 from grpo.rewards.code.results import (
@@ -88,7 +88,8 @@ async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowa
         if run + 1 >= altered_tests(plan.source, plan.names, 0)[1] and not held.objects:
             break
     doubts = dict.fromkeys(held.units(), ALTERED)
-    doubts |= dict.fromkeys(plan.prepared.asking - held.reached, "it ends this test when another value is expected")
+    left = (plan.prepared.asking - held.reached) | (set(range(plan.units)) - held.ended)
+    doubts |= dict.fromkeys(left, "it ends this test when another value is expected")
     return doubts
 
 
@@ -99,12 +100,14 @@ def _functions(plan: Plan) -> tuple[str, ...]:
 class _Held:
     """Counts the altered assertions that held all the same.
 
-    `objects`: objects of the solution were asked in some. `reached`: the units in which some were reached.
+    `objects`: objects of the solution were asked in some. `reached`: the units in which some were reached. `ended`: the
+    units that came to their end.
     """
 
     def __init__(self) -> None:
         self.objects = False
         self.reached: set[int] = set()
+        self.ended: set[int] = set()
         self._sure: set[int] = set()
         self._counted: dict[tuple[int, str], list[bool]] = {}  # by units and what may hold by chance
 
@@ -113,10 +116,11 @@ class _Held:
         for unit, times in notes.items():
             for key in set[str]().union(*times):
                 most = max(each.get(key, 0) for each in times)
-                if key == REACHED:
-                    self.reached.add(unit)
-                if key in (OBJECTS, REACHED):
-                    self.objects |= key == OBJECTS and bool(most)
+                if key in (REACHED, ENDED):
+                    (self.reached if key == REACHED else self.ended).add(unit)
+                    continue
+                if key == OBJECTS:
+                    self.objects |= bool(most)
                     continue
                 place, way, leaf, near, kind = key.split(" ")
                 if most and (most == 2 or not kind):

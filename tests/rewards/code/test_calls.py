@@ -161,7 +161,20 @@ def test_what_is_no_plain_data_does_not_cross() -> None:
 
 @pytest.mark.parametrize(
     "wire",
-    [["x"], [], ["i", "zz"], ["f", "1"], ["d", 1], ["r", 1.5], ["s", ["l"]], {"a": 1}, ["date", 0, 0, 0], ["b", 3], ["@", 0], ["u", "x"]],
+    [
+        ["x"],
+        [],
+        ["i", "zz"],
+        ["f", "1"],
+        ["d", 1],
+        ["r", 1.5],
+        ["s", ["l"]],
+        {"a": 1},
+        ["date", 0, 0, 0],
+        ["b", 3],
+        ["@", 0],
+        ["u", "x"],
+    ],
 )
 def test_a_wire_that_nobody_wrote_is_malformed(wire: Any) -> None:
     with pytest.raises(Malformed):
