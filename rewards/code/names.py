@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from grpo.rewards.code.functions import conditions
 from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
 from grpo.rewards.code.results import UnusableTests
-from grpo.rewards.code.syntax import bindings, called, called_by_name, derived_names, find, literal, names_in
+from grpo.rewards.code.syntax import bindings, called, called_by_name, derived_names, find, literal, mentions, names_in
 
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}
@@ -238,8 +238,8 @@ def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
     calls = [node for node in find(every, ast.Call) if _outermost(node) in functions]
     arguments = [each for call in calls for each in (*call.args, *(named.value for named in call.keywords))]
     given = set(names_in(each for each in arguments if not find(each, ast.Call, ast.BinOp)))
-    others = [(names, value) for names, value in bindings(every) if isinstance(value, ast.Name | ast.Subscript)]
-    given |= {name for names, value in others if given.intersection(names_in(value)) for name in names}
+    others = [each for each in bindings(every) if isinstance(each[1], ast.Name | ast.Subscript)]
+    given |= {name for targets, value, _ in others if mentions(value, given) for name in names_in(targets)}
     answers = derived_names(every, calls) - given
     compared: set[str] = set()
     for node in find(every, ast.Compare):

@@ -126,7 +126,7 @@ class _Reader:
 
     def _assigned(self, call: ast.Call) -> set[str]:
         """The names of the answer to a call, or of its items."""
-        return {name for names, value in self._bindings if value is call for name in names}
+        return {name for targets, value, _ in self._bindings if value is call for name in names_in(targets)}
 
     def _functions_of(self, use: ast.expr) -> set[str]:
         if isinstance(use, ast.Call):

@@ -19,7 +19,7 @@ from typing import Any
 
 from grpo.rewards.code.assertions import denies
 from grpo.rewards.code.guest.near import NEAR, far, near
-from grpo.rewards.code.syntax import assigned_once, called, called_by_name, find, names_in, words
+from grpo.rewards.code.syntax import assigned_once, called, called_by_name, find, judge_call, names_in, words
 
 _SECRET = secrets.token_hex(8)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -82,12 +82,6 @@ class Way:
 def fixed(altered: Any, kind: str = "") -> Way:
     """Returns the way that always leads to the same altered node."""
     return Way(lambda _: altered, kind)
-
-
-def judge_call(name: str, *given: Any) -> ast.Call:
-    """Returns a call of a function of the judge with nodes or values."""
-    nodes = [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given]
-    return ast.Call(ast.Constant(name), nodes, [])
 
 
 def seen(node: ast.expr, asks: bool = True) -> ast.Call:
