@@ -15,10 +15,10 @@ from typing import Any
 
 from grpo.rewards.code.guest.customs import FILE, MODULE
 from grpo.rewards.code.guest.near import NEAR, far, near
-from grpo.rewards.code.guest.plain import KINDS, NotPlain
+from grpo.rewards.code.guest.plain import KINDS, NotPlain, decode, encode
 from grpo.rewards.code.guest.units import Stop
 
-OBJECTS, REACHED = "objects", "reached"
+OBJECTS, REACHED, ENDED = "objects", "reached", "ended"
 _MOST_PARTS, _MOST_VALUES = 1000, 1_000_000
 _NO_VALUES = (type, types.FunctionType, types.ModuleType, BaseException, set, frozenset)
 _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
@@ -35,7 +35,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
 
     That is 0 for one that failed, as it should; 1 for one that held, of objects of the solution; 2 for one that held of
     plain data. OBJECTS stands among them where an object that is no plain data was asked, REACHED where any assertion
-    was.
+    was, ENDED in all that a unit tells at its end.
     """
     rng = random.Random(urandom(8))
     held: dict[str, int] = {}
@@ -103,6 +103,32 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
             return rng.randrange(10**6, 10**7) if number else object.__new__(type(value) if own else object)
         return value
 
+    def asks(value: Any, right: Any, other: Any, turned: bool) -> bool:
+        """Returns whether a value equals another one; an object is asked for the right one, too, in either order.
+
+        So an object gains nothing if it knows that the run is altered: it is wrong if it denies what it said before.
+        """
+        pairs = [(False, other)]
+        if not all_plain(value) and not _holds_of_tests(value):
+            pairs.insert(rng.randrange(2), (True, right))
+        equal: dict[bool, bool] = {}
+        for is_right, each in pairs:
+            try:
+                equal[is_right] = bool(each == value if turned else value == each)
+            except Exception:
+                if not is_right:
+                    raise
+                equal[True] = False
+            if is_right and not equal[True] and equal.get(False, True):
+                record(f"{open_ones[-1][0].split()[0]} denied 0 0 ", True, False)
+        return equal[False]
+
+    def both(left: Any, right: Any) -> bool:
+        one, other = first(left), second(right)
+        if one is not left or other is right:
+            return bool(one == other)
+        return asks(left, _fresh(right), other, False)
+
     def stranger(item: Any, holder: Any) -> Any:
         """Returns what no container of the solution has that does not have everything, in place of plain data."""
         is_plain = all_plain(item)
@@ -130,12 +156,12 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         return all(conditions)
 
     def notes() -> dict[str, int]:
-        noted = dict(held)
+        noted = {ENDED: 1, **held}
         held.clear()
         times.clear()
         return noted
 
-    functions: tuple[Callable[..., Any], ...] = (soft, seen, first, second, stranger, strangers, yes, every)
+    functions: tuple[Callable[..., Any], ...] = (soft, seen, first, second, asks, both, stranger, strangers, yes, every)
     judge: dict[str, Any] = {f"__{function.__name__}__": function for function in functions}
     return judge | {"__held__": ended}, notes
 
@@ -192,6 +218,14 @@ def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any 
             continue
         return like
     return object.__new__(kind)
+
+
+def _fresh(value: Any) -> Any:
+    """Returns plain data that nobody else holds, like another value that was made; anything else as it is."""
+    try:
+        return decode(encode(value))
+    except NotPlain:
+        return value
 
 
 def copied(value: Any, held: dict[str, Any], kind: type) -> Any:
