@@ -22,8 +22,8 @@ from grpo.rewards.code.assertions import (
     failing_condition,
     is_unit,
 )
-from grpo.rewards.code.syntax import FUNCTIONS, called, find, names_in, related_names, words
-from grpo.rewards.code.ways import Way, Ways, fixed, judge_call, scheduled
+from grpo.rewards.code.syntax import FUNCTIONS, called, find, judge_call, names_in, related_names, watched, words
+from grpo.rewards.code.ways import Way, Ways, fixed, scheduled
 
 _EXPECTED_TO_FAIL = r"xfail|expectedFailure"
 _RAISING = words("raises assertRaises assertRaisesRegex warns assertWarns assertWarnsRegex")
@@ -36,7 +36,14 @@ _INVERSES |= {other: name for name, other in _INVERSES.items()} | {"assert_calle
 
 _ERRORS = ("BufferError", "FloatingPointError", "ReferenceError", "EOFError", "TabError", "BlockingIOError")
 _WARNINGS = ("BytesWarning", "UnicodeWarning", "EncodingWarning", "ImportWarning")
-_DECIDING = {"__yes__", "__first__", "__second__", "__stranger__", "__strangers__"}  # whether something is asked
+_DECIDING = {
+    "__yes__",
+    "__first__",
+    "__second__",
+    "__both__",
+    "__stranger__",
+    "__strangers__",
+}  # whether something is asked
 
 
 @functools.lru_cache(maxsize=4096)
@@ -200,19 +207,9 @@ class Altering(ast.NodeTransformer):
             return node
         altered, key = self._altered(ways)
         texts = {each.value for each in find(altered, ast.Constant) if type(each.value) is str}
-        decided = _DECIDING if key.endswith("?") else {"__seen__", "__second__"}
+        decided = _DECIDING if key.endswith("?") else {"__seen__", "__second__", "__both__"}
         asks = not texts & decided  # else the judge sees whether something is asked
-        return _surrounded(judge_call("__soft__", key, asks), altered)
-
-
-def _surrounded(soft: ast.Call, assertion: ast.stmt) -> ast.stmt:
-    """The judge notes the failure; no object of the judge can be found in the code."""
-    frame: Any = ast.parse("if 0:\n try: 0\n except BaseException as __failure__: 0\n else: 0").body[0]
-    frame.test, [attempt] = soft, frame.body
-    attempt.body = [assertion]
-    attempt.handlers[0].body = [ast.Expr(judge_call("__held__", ast.Name("__failure__", ast.Load())))]
-    attempt.orelse = [ast.Expr(judge_call("__held__", None))]
-    return frame  # type: ignore[no-any-return]
+        return watched(judge_call("__soft__", key, asks), [altered], "__held__", error="__failure__")
 
 
 def _renamed(whole: Any, call: ast.Call, name: str) -> Any:

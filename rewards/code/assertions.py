@@ -60,6 +60,16 @@ def denies(every: Sequence[ast.stmt], operator: type[ast.cmpop], denied: type[as
     return asked or denies or method in map(called, calls)
 
 
+def compared_constants(every: Sequence[ast.stmt]) -> list[Any]:
+    """Returns the different texts and numbers with which tests compare something, not what they give to calls."""
+    calls = [call for call in find(every, ast.Call) if called(call).startswith("assert")]
+    sides = [side for node in find(every, ast.Compare) for side in (node.left, *node.comparators)]
+    sides += [side for call in calls for side in call.args]
+    given = {id(part) for call in find(sides, ast.Call) for part in ast.walk(call)}
+    values = [node.value for node in find(sides, ast.Constant) if id(node) not in given]
+    return [*dict.fromkeys(value for value in values if type(value) in (str, int, float))]
+
+
 def expects_or_asserts(name: str) -> bool:
     """Returns whether a function of that name expects an exception, a warning or a log line, or asserts something."""
     return name.startswith((*_EXPECTING, "assert", "fail"))

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from grpo.rewards.code.assertions import asserted_condition, expects
-from grpo.rewards.code.syntax import FUNCTIONS, assigned_once, called, called_by_name, find, literal, names_in
+from grpo.rewards.code.syntax import FUNCTIONS, assigned_once, bindings, called, called_by_name, find, literal, names_in
 
 # What a function may read beside its arguments.
 _SURROUNDINGS = re.compile(
@@ -162,11 +162,6 @@ def _terms(node: ast.expr) -> list[ast.expr]:
     return [node]
 
 
-def _named(targets: Any) -> list[str]:
-    named = [each.arg if isinstance(each, ast.arg) else each.name for each in find(targets, ast.arg, *FUNCTIONS)]  # type: ignore[attr-defined]
-    return named or names_in(targets)
-
-
 def conditions(every: Sequence[ast.stmt]) -> list[ast.expr]:
     """Returns the conditions that tests assert."""
     methods = [asserted_condition(node.value) for node in find(every, ast.Expr) if isinstance(node.value, ast.Call)]
@@ -189,30 +184,27 @@ class _Opening(ast.NodeTransformer):
         self._names = names
         self.asks = False
         helpers: dict[str, Any] = {node.name: node for node in find(every, *FUNCTIONS)}  # type: ignore[attr-defined]
-        values: list[tuple[Any, ast.expr]] = [(node.targets, node.value) for node in find(every, ast.Assign)]
-        values += [([node.target], node.value) for node in find(every, ast.AugAssign, ast.NamedExpr)]  # type: ignore[attr-defined]
-        loops: list[Any] = find(every, ast.For, ast.AsyncFor, ast.comprehension)
-        items = [([node.target], node.iter) for node in loops]
+        bound = [(names_in(targets), value, of_items) for targets, value, of_items in bindings(every)]
+        values = [(names, value) for names, value, of_items in bound if not of_items]
+        items = [(names, value) for names, value, of_items in bound if of_items]
         for call in find(every, ast.Call):
             if called(call) in ("append", "add", "extend") and isinstance(call.func, ast.Attribute):
-                values += [([call.func.value], each) for each in call.args]
+                values += [(names_in(call.func.value), each) for each in call.args]
             elif called_by_name(call) in helpers:
-                items += [(find(helpers[called(call)].args, ast.arg), each) for each in call.args]
-        items += [
-            ([helper], each.value) for helper in helpers.values() for each in find(helper, ast.Return) if each.value
-        ]
+                parameters = [each.arg for each in find(helpers[called(call)].args, ast.arg)]
+                items += [(parameters, each) for each in call.args]
+        returned = [(name, each.value) for name, helper in helpers.items() for each in find(helper, ast.Return)]
+        items += [([name], value) for name, value in returned if value]
         self._derived: set[str] = set()  # names of what is made of answers
         self._direct: set[str] = set()  # of these, names of answers, and collections of answers
         for _ in range(len(values) + len(items)):
             before = len(self._derived)
-            self._derived |= {
-                name for targets, value in values + items if not self._is_given(value) for name in _named(targets)
-            }
+            self._derived |= {name for names, value in values + items if not self._is_given(value) for name in names}
             if len(self._derived) == before:
                 break
-        self._direct = self._derived - {name for targets, _ in items for name in _named(targets)}
+        self._direct = self._derived - {name for names, _ in items for name in names}
         for _ in values:
-            made = {name for targets, value in values if not self._is_direct(value, True) for name in _named(targets)}
+            made = {name for names, value in values if not self._is_direct(value, True) for name in names}
             if not made & self._direct:
                 break
             self._direct -= made
@@ -275,9 +267,7 @@ class _Opening(ast.NodeTransformer):
 
 def given_names(body: Sequence[ast.AST]) -> set[str]:
     """Returns the names that only ever have values which stand in the tests."""
-    values = [(node.targets, node.value) for node in find(body, ast.Assign)]
-    values += [([node.target], node.iter) for node in find(body, ast.For)]
-    given = [name for targets, value in values if literal(value) is not None for name in names_in(targets)]
+    given = [name for targets, value, _ in bindings(body) if literal(value) for name in names_in(targets)]
     stored = names_in(body, ast.Store)
     return {name for name in given if stored.count(name) == given.count(name)}
 

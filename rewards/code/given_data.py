@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
 from grpo.rewards.code.names import CUSTOMARY
-from grpo.rewards.code.syntax import called_by_name, find, names_in, words
+from grpo.rewards.code.syntax import bindings, called_by_name, find, names_in, words
 
 _DATA_FUNCTIONS = words(
     "abs all any ascii bin bool bytearray bytes chr complex dict divmod float format frozenset hex int len list max min"
@@ -59,16 +59,12 @@ class GivenData:
 
     def _bound(self, every: Sequence[ast.stmt]) -> Iterator[tuple[Collection[str], _Question, ast.expr | None]]:
         """Yields names, what asks whether these get plain data, and the expression that it is asked of, if any."""
+        for targets, value, of_items in bindings(every):
+            unpacked = isinstance(targets, list) and isinstance(targets[0], ast.Tuple | ast.List)
+            yield names_in(targets), self._is_iterated if of_items or unpacked else self.is_data, value
         calls = find(every, ast.Call)
         for node in find(every, ast.AST):
             match node:
-                case ast.Assign(value=value):
-                    unpacked = isinstance(node.targets[0], ast.Tuple | ast.List)
-                    yield names_in(node.targets), self._is_iterated if unpacked else self.is_data, value
-                case ast.AnnAssign() | ast.AugAssign() | ast.NamedExpr():
-                    yield names_in(node.target), self.is_data, node.value
-                case ast.For() | ast.comprehension():
-                    yield names_in(node.target), self._is_iterated, node.iter
                 case ast.withitem(optional_vars=ast.expr() as names):
                     yield names_in(names), self.is_data, None
                 case ast.ExceptHandler(name=str() as name):

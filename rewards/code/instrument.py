@@ -23,7 +23,16 @@ from grpo.rewards.code.assertions import (
     failing_condition,
 )
 from grpo.rewards.code.functions import given_names, lone_methods
-from grpo.rewards.code.syntax import FUNCTIONS, called, called_by_name, find, names_in, related_names
+from grpo.rewards.code.syntax import (
+    FUNCTIONS,
+    called,
+    called_by_name,
+    find,
+    judge_call,
+    names_in,
+    related_names,
+    watched,
+)
 
 _LONGEST = 200  # characters of an assertion that a reason quotes
 
@@ -86,19 +95,9 @@ class Instrument(ast.NodeTransformer):
         self.units += 1
         return self.units - 1
 
-    def call(self, name: str, *given: Any) -> ast.Call:
-        """Returns a call of a function of the judge with nodes or values."""
-        nodes = [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given]
-        return ast.Call(ast.Constant(name), nodes, [])
-
     def block(self, unit: int, body: list[ast.stmt]) -> ast.stmt:
         """Returns the statement that runs a unit."""
-        frame: Any = ast.parse(f"if 0:\n try: 0\n except BaseException as {UNIT_ERROR}: 0\n else: 0").body[0]
-        frame.test, [attempt] = self.call("__begin__", unit), frame.body
-        attempt.body = body
-        attempt.handlers[0].body = [ast.Expr(self.call("__ended__", unit, ast.Name(UNIT_ERROR, ast.Load())))]
-        attempt.orelse = [ast.Expr(self.call("__ended__", unit, None))]
-        return frame  # type: ignore[no-any-return]
+        return watched(judge_call("__begin__", unit), body, "__ended__", unit, error=UNIT_ERROR)
 
     def unit(self, number: int, body: list[ast.stmt], *, sure: bool = True) -> list[ast.stmt]:
         """Returns the statements of a unit, rewritten; `sure` where they run whenever the unit passes."""
@@ -126,7 +125,7 @@ class Instrument(ast.NodeTransformer):
         self._parameters = self._parameters | {each.arg for each in find(node.args, ast.arg)}
         begins = not self._caught and _begins_with_assertion(node.body)
         self._in_function = self._next_place() if begins else -1
-        entered = [ast.Expr(self.call("__enter__", self._in_function))] if begins else []
+        entered = [ast.Expr(judge_call("__enter__", self._in_function))] if begins else []
         node.body = [*entered, *self._block(node.body, sure=begins)]
         self._caught, self._in_function, self._parameters = outer
         return node
@@ -170,7 +169,7 @@ class Instrument(ast.NodeTransformer):
                 self.prepared.asking.add(self._unit)
             place = self._place(self._sure)
         outer, self._caught = self._caught, self._caught or not asks
-        node.test = self.call("__true__", self._asserted(node.test), place, self._caught, text)
+        node.test = judge_call("__true__", self._asserted(node.test), place, self._caught, text)
         self._caught, self._sure = outer, False
         return node
 
@@ -185,7 +184,7 @@ class Instrument(ast.NodeTransformer):
     def _passed(self, sure: bool) -> ast.stmt:
         """The statement, placed after an assertion of another form, that notes it."""
         self._assertions.append(sure)
-        return ast.Expr(self.call("__true__", True, self._place(sure)))
+        return ast.Expr(judge_call("__true__", True, self._place(sure)))
 
     def _place(self, sure: bool) -> int:
         """The number of an assertion that is surely reached, else -1."""
@@ -221,7 +220,7 @@ class Instrument(ast.NodeTransformer):
         of_function = own and not called(node)[:1].isupper() and not called(node).startswith("__")
         if self._split or not of_function or not (node.args or node.keywords):
             return node
-        asked = self.call("__ask__", node.func, *node.args)
+        asked = judge_call("__ask__", node.func, *node.args)
         asked.keywords = node.keywords
         return asked
 

@@ -13,9 +13,10 @@ import symtable
 import sys
 from collections.abc import Sequence
 
+from grpo.rewards.code.functions import conditions
 from grpo.rewards.code.guest.customs import NAMES, SOLUTION_MODULES
 from grpo.rewards.code.results import UnusableTests
-from grpo.rewards.code.syntax import called, called_by_name, find, literal, names_in
+from grpo.rewards.code.syntax import bindings, called, called_by_name, derived_names, find, literal, mentions, names_in
 
 # Where tests do not import a library, it is theirs all the same, and never the solution's.
 _LIBRARIES = {name: name for name in ("numpy", "pandas", "pytest", "scipy", "sympy", "torch")}
@@ -225,9 +226,9 @@ def solution_aliases(every: Sequence[ast.stmt]) -> set[str]:
 def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
     """Returns whether tests look at what a call does to its arguments.
 
-    They do where a call stands alone, and is not to raise, or gives None, and where what was given is compared itself.
-    Elsewhere a solution could empty an argument so that tests ask for less: `assert f(d) == {v: k for k, v in
-    d.items()}`.
+    They do where a call stands alone, and is not to raise, or gives None, where what was given is compared itself, and
+    where an assertion asks for it and for no answer. Elsewhere a solution could empty an argument so that tests ask for
+    less: `assert f(d) == {v: k for k, v in d.items()}`.
     """
     functions = names | {"candidate"}
     blocks = [node for node in find(every, ast.With) if called(node.items[0].context_expr) == "raises"]
@@ -235,7 +236,11 @@ def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
     if any(_outermost(node.value) in functions for node in find(every, ast.Expr) if id(node) not in raising):
         return True
     calls = [node for node in find(every, ast.Call) if _outermost(node) in functions]
-    given = {each.id for call in calls for each in call.args if isinstance(each, ast.Name)}
+    arguments = [each for call in calls for each in (*call.args, *(named.value for named in call.keywords))]
+    given = set(names_in(each for each in arguments if not find(each, ast.Call, ast.BinOp)))
+    others = [each for each in bindings(every) if isinstance(each[1], ast.Name | ast.Subscript)]
+    given |= {name for targets, value, _ in others if mentions(value, given) for name in names_in(targets)}
+    answers = derived_names(every, calls) - given
     compared: set[str] = set()
     for node in find(every, ast.Compare):
         sides = [node.left, *node.comparators]
@@ -243,6 +248,8 @@ def mutates(every: Sequence[ast.stmt], names: set[str]) -> bool:
         if none and any(_outermost(side) in functions for side in sides):
             return True
         compared |= {side.id for side in sides if isinstance(side, ast.Name)}
+    asked = [set(names_in(test)) for test in conditions(every)]
+    compared |= {name for each in asked if not each & (answers | functions) for name in each}
     return bool(given & compared)
 
 

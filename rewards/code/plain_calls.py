@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from grpo.rewards.code.given_data import GivenData
 from grpo.rewards.code.guest.customs import SOLUTION_MODULES
-from grpo.rewards.code.syntax import called_by_name, find, literal, names_in, words
+from grpo.rewards.code.syntax import bindings, called_by_name, derived_names, find, literal, names_in, words
 
 _MODULES = words(
     "math cmath copy re itertools functools collections string typing json fractions operator heapq bisect"
@@ -23,7 +23,7 @@ _ELSEWHERE = words(
     "seed setstate getcontext setcontext localcontext setrecursionlimit stdout stdin stderr environ settrace open"
     " input eval exec compile globals locals vars breakpoint __import__ redirect_stdout capsys print isgenerator"
     " iscoroutinefunction warns deprecated_call catch_warnings simplefilter GeneratorType StopIteration"
-    " GeneratorExit StopAsyncIteration"
+    " GeneratorExit StopAsyncIteration attrgetter methodcaller"
 )
 _SIDE_BY_SIDE = (ast.Is, ast.IsNot)
 _KINDS = words(
@@ -33,6 +33,8 @@ _KINDS = words(
 _METHODS = frozenset(
     name for kind in (str, bytes, tuple, int, float, complex) for name in dir(kind) if not name.startswith("_")
 ) | frozenset(("keys", "values", "items", "get"))
+_PARTS = words("real imag numerator denominator")
+_TEXTS = words("str repr format ascii")
 _NO_VALUES = words("islice takewhile dropwhile next iter callable type hash id getattr hasattr dir help super")
 
 
@@ -50,6 +52,7 @@ class _Reader:
         self._helpers = {node.name: node for node in find([*every, *setup], ast.FunctionDef)}
         self._asking = {name for name, node in self._helpers.items() if _asks_its_arguments(node)}
         self._calls = [node for node in find(every, ast.Call) if self._is_of_solution(node)]
+        self._bindings = bindings(every)
         self._answers: set[str] = set()
         self._mentioned = set(names_in(every))
 
@@ -64,7 +67,7 @@ class _Reader:
             return False
         if not all(map(self._is_called, mentioned)):
             return False
-        self._answers = {name for call in self._calls for name in self._assigned(call)}
+        self._answers = derived_names(self._every, self._calls)
         named = [node for node in find(self._every, ast.Name) if node.id in self._answers]
         uses = [(use, self._use(use)) for use in (*self._calls, *(n for n in named if isinstance(n.ctx, ast.Load)))]
         proven = {name for use, how in uses if how == "data" for name in self._functions_of(use)}
@@ -122,16 +125,8 @@ class _Reader:
         return isinstance(parent, ast.Call) and called_by_name(parent) == "map" and parent.args[:1] == [node]
 
     def _assigned(self, call: ast.Call) -> set[str]:
-        node: ast.AST | None = call
-        while node is not None and not isinstance(node, ast.stmt):
-            node = self._parents.get(id(node))
-        if isinstance(node, ast.Assign):
-            return set(names_in(node.targets))
-        if isinstance(node, ast.For) and any(inner is call for inner in ast.walk(node.iter)):
-            return set(names_in(node.target))
-        if isinstance(node, ast.AnnAssign | ast.AugAssign) and isinstance(node.target, ast.Name):
-            return {node.target.id}
-        return set()
+        """The names of the answer to a call, or of its items."""
+        return {name for targets, value, _ in self._bindings if value is call for name in names_in(targets)}
 
     def _functions_of(self, use: ast.expr) -> set[str]:
         if isinstance(use, ast.Call):
@@ -149,7 +144,11 @@ class _Reader:
         if isinstance(parent, ast.Assign | ast.Expr):
             return "kept"
         if isinstance(parent, ast.Attribute):
-            return "open" if parent.attr in _METHODS else "object"
+            around = self._parents.get(id(parent))
+            is_called = isinstance(around, ast.Call) and around.func is parent
+            return "open" if parent.attr in (_METHODS if is_called else _PARTS) else "object"
+        if isinstance(parent, ast.FormattedValue):
+            return "data" if parent.format_spec else "open"
         if isinstance(parent, ast.FunctionDef | ast.ClassDef | ast.withitem | ast.Await | ast.Raise | ast.Delete):
             return "object"
         if isinstance(parent, ast.Subscript) and parent.value is node:
@@ -159,7 +158,9 @@ class _Reader:
             kinds = name in ("isinstance", "issubclass") and not set(names_in(parent.args[1:])) <= _KINDS
             if parent.func is node or name in _NO_VALUES or kinds or name in self._asking - {"check"}:
                 return "object"
-            return "open" if name in self._functions | {"check"} else "data"
+            if any(map(_asks_its_arguments, find([*parent.args, *parent.keywords], ast.Lambda))):
+                return "object"
+            return "open" if name in self._functions | _TEXTS | {"check"} else "data"
         if isinstance(parent, ast.Compare):
             others = [side for side in (parent.left, *parent.comparators) if side is not node]
             side_by_side = any(isinstance(operator, _SIDE_BY_SIDE) for operator in parent.ops)
@@ -167,10 +168,10 @@ class _Reader:
                 return "object"
             return "open" if any(self._is_answer(side) or ast.unparse(side) == "None" for side in others) else "data"
         if isinstance(parent, ast.BinOp):
-            around: ast.AST | None = parent
-            while isinstance(around, ast.BinOp):
-                around = self._parents.get(id(around))
-            sides = [around.left, *around.comparators] if isinstance(around, ast.Compare) else []
+            above: ast.AST | None = parent
+            while isinstance(above, ast.BinOp):
+                above = self._parents.get(id(above))
+            sides = [above.left, *above.comparators] if isinstance(above, ast.Compare) else []
             return "object" if sides and all(map(self._is_answer, sides)) else "data"
         return "data"
 
@@ -181,10 +182,12 @@ class _Reader:
         return self._is_of_solution(node) or (isinstance(node, ast.Name) and node.id in self._answers)
 
 
-def _asks_its_arguments(node: ast.FunctionDef) -> bool:
+def _asks_its_arguments(node: ast.FunctionDef | ast.Lambda) -> bool:
     """Whether a function of the tests uses attributes of its arguments that plain data lacks."""
     local = {each.arg for each in find(node, ast.arg)} | set(names_in(node, ast.Store))
-    owners = [each.value for each in find(node, ast.Attribute)]
+    called = {id(call.func) for call in find(node, ast.Call) if isinstance(node, ast.Lambda)}
+    known = [each for each in find(node, ast.Attribute) if id(each) in called and each.attr in _METHODS]
+    owners = [each.value for each in find(node, ast.Attribute) if each not in known]
     return any(not isinstance(owner, ast.Name) or owner.id in local for owner in owners)
 
 

@@ -92,3 +92,43 @@ def related_names(every: Sequence[ast.stmt], names: Collection[str]) -> set[str]
         before = len(related)
         related.update(*(group for group in groups if group & related))
     return related
+
+
+def bindings(every: Iterable[ast.AST]) -> list[tuple[Any, ast.expr, bool]]:
+    """Returns the targets of statements and loops, the value that they get, and whether they get its items."""
+    nodes: list[Any] = find(every, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)
+    loops: list[Any] = find(every, ast.For, ast.AsyncFor, ast.comprehension)
+    given = [(getattr(node, "targets", None) or node.target, node.value, False) for node in nodes if node.value]
+    return given + [(node.target, node.iter, True) for node in loops]
+
+
+def derived_names(every: Iterable[ast.AST], calls: Iterable[ast.Call]) -> set[str]:
+    """Returns the names of what is made of the values of calls, or of what has such a name."""
+    sources = set(map(id, calls))
+    bound = [(names_in(targets), value) for targets, value, _ in bindings(every)]
+    made = [any(id(part) in sources for part in ast.walk(value)) for _, value in bound]
+    derived: set[str] = set()
+    for _ in bound:
+        derived.update(
+            *(names for is_made, (names, value) in zip(made, bound, strict=True) if is_made or mentions(value, derived))
+        )
+    return derived
+
+
+def judge_call(name: str, *given: Any) -> ast.Call:
+    """Returns a call of a function of the judge with nodes or values."""
+    nodes = [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given]
+    return ast.Call(ast.Constant(name), nodes, [])
+
+
+def watched(begin: ast.Call, body: list[ast.stmt], end: str, *given: Any, error: str) -> ast.stmt:
+    """Returns statements that run if the judge begins them; it is told, by its function `end`, how they ended.
+
+    No object of the judge can be found in the code.
+    """
+    frame: Any = ast.parse(f"if 0:\n try: 0\n except BaseException as {error}: 0\n else: 0").body[0]
+    frame.test, [attempt] = begin, frame.body
+    attempt.body = body
+    attempt.handlers[0].body = [ast.Expr(judge_call(end, *given, ast.Name(error, ast.Load())))]
+    attempt.orelse = [ast.Expr(judge_call(end, *given, None))]
+    return frame  # type: ignore[no-any-return]

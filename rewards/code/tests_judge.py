@@ -12,6 +12,7 @@ for a test even when it is tried again, is raised and never becomes a result.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -25,9 +26,11 @@ from grpo.plugins.errors import TransientError
 from grpo.plugins.sandbox_job import TROUBLE, Job, JobResult, Limits, SandboxPool
 from grpo.rewards.code.allowance import PATIENCE, Allowance, retry_lock, starved
 from grpo.rewards.code.altered import altered_tests
+from grpo.rewards.code.assertions import compared_constants, denies
 from grpo.rewards.code.functions import open_tests
+from grpo.rewards.code.guest.laws import UNLAWFUL
 from grpo.rewards.code.guest.near import ALTERED
-from grpo.rewards.code.guest.soft import OBJECTS, REACHED
+from grpo.rewards.code.guest.soft import ENDED, OBJECTS, REACHED
 from grpo.rewards.code.guest.units import CHANGING
 from grpo.rewards.code.guest_program import guest_job
 from grpo.rewards.code.results import (
@@ -81,14 +84,16 @@ async def _changing(
 async def _doubts(pool: SandboxPool, program: str, plan: Plan, allowance: Allowance) -> dict[int, str]:
     """The units that a solution passes for another reason than that it is right, and the reason."""
     allowance = replace(allowance, stop=False)
-    held = _Held()
+    held, unlawful = _Held(), dict[int, str]()
     for run in range(RUNS):
-        _, report = await _judged(pool, program, plan, allowance, run=run)
+        result, report = await _judged(pool, program, plan, allowance, run=run)
+        unlawful |= {unit: test.reason for unit, test in enumerate(result.tests) if test.reason in UNLAWFUL}
         held.add(report.notes)
         if run + 1 >= altered_tests(plan.source, plan.names, 0)[1] and not held.objects:
             break
-    doubts = dict.fromkeys(held.units(), ALTERED)
-    doubts |= dict.fromkeys(plan.prepared.asking - held.reached, "it ends this test when another value is expected")
+    doubts = unlawful | dict.fromkeys(held.units(), ALTERED)
+    left = (plan.prepared.asking - held.reached) | (set(range(plan.units)) - held.ended)
+    doubts |= dict.fromkeys(left, "it ends this test when another value is expected")
     return doubts
 
 
@@ -99,12 +104,14 @@ def _functions(plan: Plan) -> tuple[str, ...]:
 class _Held:
     """Counts the altered assertions that held all the same.
 
-    `objects`: objects of the solution were asked in some. `reached`: the units in which some were reached.
+    `objects`: objects of the solution were asked in some. `reached`: the units in which some were reached. `ended`: the
+    units that came to their end.
     """
 
     def __init__(self) -> None:
         self.objects = False
         self.reached: set[int] = set()
+        self.ended: set[int] = set()
         self._sure: set[int] = set()
         self._counted: dict[tuple[int, str], list[bool]] = {}  # by units and what may hold by chance
 
@@ -113,10 +120,11 @@ class _Held:
         for unit, times in notes.items():
             for key in set[str]().union(*times):
                 most = max(each.get(key, 0) for each in times)
-                if key == REACHED:
-                    self.reached.add(unit)
-                if key in (OBJECTS, REACHED):
-                    self.objects |= key == OBJECTS and bool(most)
+                if key in (REACHED, ENDED):
+                    (self.reached if key == REACHED else self.ended).add(unit)
+                    continue
+                if key == OBJECTS:
+                    self.objects |= bool(most)
                     continue
                 place, way, leaf, near, kind = key.split(" ")
                 if most and (most == 2 or not kind):
@@ -316,11 +324,14 @@ class _Run:
         profile = "pytest" if plan.pytest or "pytest" in self.program else library
         theirs = {"program": self.program, "seconds": allowance.seconds}
         if plan.kind == "calls":
-            theirs |= {"setup": plan.setup, "names": plan.names}
+            theirs |= {"setup": plan.setup, "names": plan.names, "in_place": plan.in_place}
             peer = guest_job(pool, "served", theirs, limits=limits, profile=profile)
             trusted = {**tests, **keeping, "numbers": plan.numbers}
             trusted["in_place"] = plan.in_place and self.number is None
             return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)
+        every = ast.parse(plan.source).body
+        denied = denies(every, ast.NotEq, ast.Eq, "assertNotEqual")
+        theirs |= {"denies": denied, "expected": compared_constants(every)}
         theirs |= {"token": keeping["token"], "draws": _draws_of(self.program, plan.source)}
         peer = guest_job(pool, "together", {**tests, **theirs}, limits=limits, profile=profile)
         return guest_job(pool, "keeping", keeping, limits=own, profile="python", peer=peer)

@@ -19,7 +19,7 @@ from typing import Any
 
 from grpo.rewards.code.assertions import denies
 from grpo.rewards.code.guest.near import NEAR, far, near
-from grpo.rewards.code.syntax import assigned_once, called, called_by_name, find, names_in, words
+from grpo.rewards.code.syntax import assigned_once, called, called_by_name, find, judge_call, names_in, words
 
 _SECRET = secrets.token_hex(8)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
@@ -84,12 +84,6 @@ def fixed(altered: Any, kind: str = "") -> Way:
     return Way(lambda _: altered, kind)
 
 
-def judge_call(name: str, *given: Any) -> ast.Call:
-    """Returns a call of a function of the judge with nodes or values."""
-    nodes = [each if isinstance(each, ast.expr) else ast.Constant(each) for each in given]
-    return ast.Call(ast.Constant(name), nodes, [])
-
-
 def seen(node: ast.expr, asks: bool = True) -> ast.Call:
     """Returns an expression whose value the judge sees; with `asks`, that is the value that is asked."""
     return judge_call("__seen__", node, asks)
@@ -142,13 +136,14 @@ class Ways:
                 if all(every):
                     return [Way(lambda trial: ast.BoolOp(ast.Or(), [ways[0].make(trial) for ways in every]), "~")]
             case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(ops=[ast.NotEq()], left=left, comparators=[right])):
-                return [way.then(_not_unequal) for way in self._main(ast.Compare(left, [ast.Eq()], [right]))]
+                equal = ast.Compare(left, [ast.Eq()], [right])
+                return [way.then(_not_unequal) for way in self._equality(equal, left, right)]
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return [fixed(seen(operand)), *self._at_both_ends(operand, turned=True)]
             case ast.Call(func=ast.Constant(value="__equal__"), keywords=[right, left]):
                 return self._main(ast.Compare(left.value, [ast.Eq()], [right.value]))
             case ast.Compare(ops=[ast.Eq()], left=left, comparators=[right]):
-                return self._equality(test, left, right)
+                return self._equality(test, left, right, holds=True)
             case ast.Compare(ops=[ast.In()], left=left, comparators=[right]):
                 return self._membership(left, right)
             case ast.Compare(ops=ops, left=left, comparators=right) if _can_be_turned(ops):
@@ -203,7 +198,8 @@ class Ways:
 
         return [Way(make, "?")] if any(each for _, each in ways) else []
 
-    def _equality(self, test: ast.Compare, left: ast.expr, right: ast.expr) -> list[Way]:
+    def _equality(self, test: ast.Compare, left: ast.expr, right: ast.expr, *, holds: bool = False) -> list[Way]:
+        """The ways to alter an equality; where it surely `holds`, it is asked as it was, too."""
         of_others = self._made_of_others(left, right)
         if self._denies_equal and (self._is_made(left) or self._is_made(right)):
             equal = ast.Compare(seen(left), [ast.Eq()], [seen(right)])
@@ -214,10 +210,13 @@ class Ways:
                 if self._is_expected(side) or isinstance(side, _DISPLAYS)
                 else []
             )
+            if ways and holds and self._is_expected(side):
+                return [way.then(functools.partial(_asking, side, turned=side is left)) for way in ways]
             if ways:
                 return [way.then(_seeing_left if side is right else _seeing_right) for way in ways]
         both = judge_call("__first__", left), judge_call("__second__", right)
-        return [fixed(ast.Compare(both[0], [ast.Eq()], [both[1]]), "~"), *of_others]
+        pair = judge_call("__both__", left, right) if holds else ast.Compare(both[0], [ast.Eq()], [both[1]])
+        return [fixed(pair, "~"), *of_others]
 
     def _made_of_others(self, left: ast.expr, right: ast.expr) -> list[Way]:
         """The way to compare one side with objects made like the other one, of other values alone."""
@@ -458,6 +457,12 @@ def _seeing_right(altered: Any) -> Any:
     return altered
 
 
+def _asking(expected: ast.expr, altered: Any, *, turned: bool) -> ast.Call:
+    value, other = altered.left, altered.comparators[0]
+    value, other = (other, value) if turned else (value, other)
+    return judge_call("__asks__", seen(value), copy.deepcopy(expected), other, turned)
+
+
 def _not(node: ast.expr) -> ast.expr:
     return ast.UnaryOp(ast.Not(), node)
 
@@ -470,8 +475,8 @@ def _not_unequal(altered: Any) -> Any:
 
 
 def _among(values: list[ast.expr], at: int) -> Callable[[ast.expr], ast.Call]:
-    """What asks for another condition in place of one of several that are to hold, after those before."""
-    return lambda altered: _every([*values[:at], altered])
+    """What asks for another condition in place of one of several that are to hold; all are asked, in their order."""
+    return lambda altered: _every([*values[:at], altered, *values[at + 1 :]])
 
 
 def _every(values: list[ast.expr]) -> ast.Call:

@@ -27,7 +27,7 @@ _INSIDE = ("syscall_numbers", "seccomp", "landlock", "wire", "waiting", "python_
 _AROUND = ("frames", "bundle", "cgroup", "interpreter", "profiles", "plan", "slot", "capacity", "pool", "agent")
 # What the judge runs in sandboxes, in the order of their imports: loaded by the zygote alone, so that no job has to.
 JUDGE_MODULES = (
-    *("plain", "near", "channel", "customs", "units", "guard", "soft", "served", "keeping"),
+    *("plain", "near", "channel", "customs", "units", "guard", "soft", "laws", "served", "keeping"),
     *("together", "calling"),
 )
 

@@ -19,7 +19,7 @@ from typing import Any
 from grpo.rewards.code.guest.channel import Channel, Garbled, Gone, Late, orders
 from grpo.rewards.code.guest.customs import LONGEST, new_module
 from grpo.rewards.code.guest.keeping import conversing
-from grpo.rewards.code.guest.plain import Foreign, Malformed, NotPlain, decode, encode
+from grpo.rewards.code.guest.plain import DEEPEST_ANSWER, Foreign, Malformed, NotPlain, containers, decode, encode
 from grpo.rewards.code.guest.together import begun, run_tests
 from grpo.rewards.code.guest.units import Stop, recording
 
@@ -129,29 +129,32 @@ class Solution:
     def _read(self, answer: Any, arguments: list[Any]) -> Any:
         value, raised = None, None
         try:
-            kind, *parts, changed = answer
+            kind, *parts, states = answer
             if self._given.in_place:
-                for place, wire in changed:
-                    new = decode(wire)
-                    _become(arguments[place], new)
-                    if self._given.numbers and has_nan(new):
-                        self.wrong = "an argument that it changes is not a number"
+                own = containers(arguments)
+                new = [decode(each, DEEPEST_ANSWER, own) for each in states]
+                for old, state in zip(own, new, strict=True):
+                    if state is not None:
+                        _fill(old, state)
+                if self._given.numbers and has_nan(new):
+                    self.wrong = "an argument that it changes is not a number"
             if kind == "value":
-                value = decode(parts[0])
+                value = decode(parts[0], DEEPEST_ANSWER)
             elif kind == "other":
                 value = Other(parts[1] is True)
                 self.other = f"the answer is {str(parts[0])[:200]}, and no plain data"
             else:
-                kinds, held, line = parts
-                raised = _exception(kinds, [decode(each) for each in held])
-        except (Malformed, TypeError, ValueError, IndexError) as error:
+                kinds, held, text, named, line = parts
+                attributes = {name: decode(each) for name, each in named.items()}
+                raised = _exception(kinds, [decode(each) for each in held], text, attributes)
+        except (Malformed, AttributeError, TypeError, ValueError, IndexError) as error:
             self.dead = "garbled"
             raise Garbled from error
         if raised is not None:
             self._raised = raised
             if self._names and "NameError" in kinds:
                 self.wrong = str(line)[:200]
-            if self._given.numbers and has_nan(list(raised.args)):
+            if self._given.numbers and has_nan([raised.args, vars(raised)]):
                 self.wrong = "the exception holds what is not a number"
             raise raised
         if self._given.numbers and has_nan(value):
@@ -177,37 +180,29 @@ class Other:
         return self._truth
 
 
-def _exception(kinds: list[str], held: list[Any]) -> BaseException:
-    for name in kinds:
-        kind = getattr(builtins, str(name), None)
+def _exception(kinds: list[str], held: list[Any], text: Any, attributes: dict[str, Any]) -> BaseException:
+    """Returns the exception of the first built-in class that can be made so, with that text and those attributes."""
+    for name in (*kinds, "Exception"):
+        kind: Any = getattr(builtins, str(name), None)
         if isinstance(kind, type) and issubclass(kind, BaseException):
             if issubclass(kind, (StopIteration, StopAsyncIteration, GeneratorExit)):
                 return RuntimeError(f"the solution raised {name}")  # else it would end a loop of the tests
             with contextlib.suppress(Exception):
-                return kind(*held)
+                error: BaseException = kind(*held)
+                if type(text) is str and str(error) != text:  # of a class with a text of its own
+                    error = type(kind.__name__, (kind,), {"__str__": lambda _: text})(*held)
+                vars(error).update({key: each for key, each in attributes.items() if not hasattr(error, key)})
+                return error
     return Exception(*held)
 
 
-def _become(old: Any, new: Any) -> None:
-    """Gives a container the content of another one; containers in it that are at the same place stay what they are."""
+def _fill(old: Any, new: Any) -> None:
+    """Gives a container the content of another one."""
     if type(old) is not type(new):
         raise Malformed("an argument of another type")
-    if isinstance(old, list):
-        kept = [_merged(before, after) for before, after in zip(old, new, strict=False)]
-        old[:] = [*kept, *new[len(kept) :]]
-    elif isinstance(old, bytearray):
-        old[:] = new
-    elif isinstance(old, (dict, set)):
-        content = {key: _merged(old.get(key), each) for key, each in new.items()} if isinstance(old, dict) else new
-        old.clear()
-        old.update(content)
-
-
-def _merged(old: Any, new: Any) -> Any:
-    if type(old) is not type(new) or not isinstance(new, (list, dict, set)):
-        return new
-    _become(old, new)
-    return old
+    content = new.copy()
+    old.clear()
+    (old.update if isinstance(old, (dict, set)) else old.extend)(content)
 
 
 def has_nan(value: Any) -> bool:

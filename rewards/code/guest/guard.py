@@ -38,6 +38,7 @@ _HANDING = _words(
 _TRANSPARENT = ("<frozen",)
 # For nobody: what a library traces with may be replaced, and what it compiles could pass for the tests' or its own.
 _NEVER = ("sys.settrace", "sys.setprofile", "compile")
+_HEAD_OF_COMPILED = 16
 _DEFAULTS = ("__defaults__", "__kwdefaults__")
 
 
@@ -67,20 +68,25 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
     `files` are beginnings of the paths of the standard library. `refused` gets what the solution asked for.
     """
     frame_of = sys._getframe
-    judge = (install.__code__.co_filename, frame_of(1).f_code.co_filename)
+    judge = install.__code__.co_filename.rpartition("guard")[0]  # how the names of its files begin
     state = [False, False]
+
+    def reading(depth: int) -> Any:
+        """Returns a frame around the caller; its own event, which comes at once in this thread, is left alone."""
+        state[1] = True
+        return frame_of(depth + 1)
 
     def by_solution(event: str) -> bool:
         """Returns whether the solution asks itself, or through a function that hands things out.
 
         A function of the library that does not name what is called, such as a decorator, was given it.
         """
-        frame: Any = frame_of(2)
+        frame = reading(2)
         given = event.startswith("sys._") and event.rpartition(".")[2] not in frame.f_code.co_names
         name = ""
         while frame is not None:
             file = frame.f_code.co_filename
-            if file in ("<tests>", *judge):
+            if file.startswith(("<tests>", judge)):
                 return False
             if not file.startswith((*files, *_TRANSPARENT)):  # whatever the program calls the file of its code
                 return not name or name in _HANDING or given or event in _NEVER
@@ -92,15 +98,19 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
     def is_of_others(function: Any) -> bool:
         """Returns whether a function is the library's, the tests' or the judge's."""
         file = str(getattr(getattr(function, "__code__", None), "co_filename", ""))
-        return file.startswith((*files, *judge, "<tests>"))
+        return file.startswith((*files, judge, "<tests>"))
+
+    def is_of_library(path: str, code: bytes) -> bool:
+        """Returns whether a compiled file of the library holds that code."""
+        if not path.startswith(files) or "/.." in path:
+            return False
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes longer to load
+            return file.read()[_HEAD_OF_COMPILED:] == code
 
     def holds_judge(function: Any) -> bool:
         """Returns whether functions of the judge stand in the code of a function, as in that of a test."""
         state[1] = True
-        try:
-            waiting = [function.__code__]
-        finally:
-            state[1] = False
+        waiting = [function.__code__]
         for code in waiting:
             waiting += [each for each in code.co_consts if type(each) is type(code)]
             if any(type(each) is type(hook) for each in code.co_consts):
@@ -108,17 +118,24 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
         return False
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if not state[0] or state[1] or (event not in _EVENTS and not event.startswith("ctypes.")):
+        if not state[0] or (event not in _EVENTS and not event.startswith("ctypes.")):
+            return
+        if state[1]:
+            state[1] = False
             return
         if event == "import" and str(args[0]).partition(".")[0] not in _MODULES:
             return
-        if event == "compile" and not str(args[1]).startswith((*files, *judge, "<frozen", "<tests>")):
-            return
-        if event == "marshal.loads" and frame_of(1).f_code.co_filename.startswith("<frozen"):
-            return
+        if (
+            event == "compile"
+            and type(args[1]) is str
+            and not args[1].startswith((*files, judge, "<frozen", "<tests>"))
+        ):
+            return  # an object of another class could say that it is any of these
+        if event == "marshal.loads" and is_of_library(str(reading(1).f_locals.get("bytecode_path")), args[0]):
+            return  # by an import; other files could hold code of any name
         name = args[1] if event == "object.__getattr__" else ""
         if name == "__code__":
-            reader = frame_of(1).f_code
+            reader = reading(1).f_code
             if reader.co_name == "getclosurevars" or holds_judge(args[0]):
                 name = "f_globals"  # which it hands out
                 event = "compile" if reader.co_filename.endswith("/dis.py") else event
@@ -129,12 +146,7 @@ def install(files: tuple[str, ...], refused: Callable[[str], None]) -> Callable[
             return
         if event == "open" and not str(args[0]).startswith("/proc"):
             return
-        state[1] = True
-        try:
-            asked = by_solution(event)
-        finally:
-            state[1] = False
-        if asked:
+        if by_solution(event):
             refused(event)
             raise PermissionError(f"a solution may not use {event} here")
 

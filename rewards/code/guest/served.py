@@ -7,14 +7,13 @@ library alone.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import Any
 
 from grpo.rewards.code.guest.channel import line, orders
 from grpo.rewards.code.guest.customs import asked_for, line_of, new_module, run_source
-from grpo.rewards.code.guest.plain import NotPlain, decode, encode
-
-_CHANGING = (list, dict, set, bytearray)
+from grpo.rewards.code.guest.plain import NotPlain, containers, decode, encode
 
 
 def main(descriptor: int) -> None:
@@ -37,12 +36,13 @@ def main(descriptor: int) -> None:
         name, arguments, named, begins = request
         if begins:
             signal.setitimer(signal.ITIMER_PROF, given.seconds)
-        request = tests.send(_answer(functions[name], arguments, named))
+        request = tests.send(_answer(functions[name], arguments, named, given.in_place))
 
 
-def _answer(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[Any]:
+def _answer(function: Any, arguments: list[Any], named: dict[str, Any], in_place: bool) -> list[Any]:
     args = [decode(each) for each in arguments]
     keywords = {name: decode(each) for name, each in named.items()}
+    held = containers([*args, *keywords.values()]) if in_place else []
     try:
         result = function(*args, **keywords)
         try:
@@ -50,24 +50,33 @@ def _answer(function: Any, arguments: list[Any], named: dict[str, Any]) -> list[
         except NotPlain as error:
             answer = ["other", str(error), bool(result)]
     except BaseException as error:  # whatever the program raises, sys.exit() included, is an answer
-        kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+        answer = _raised(error)
+    return [*answer, _states(held)]
+
+
+def _raised(error: BaseException) -> list[Any]:
+    """An exception: the names of its built-in classes, its arguments, text, attributes, and all in one line."""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins"]
+    held: list[Any] = []
+    named: dict[str, Any] = {}
+    text = None
+    with contextlib.suppress(Exception):
+        text = f"{error}"
+        args = OSError.__reduce__(error)[1] if isinstance(error, OSError) else error.args  # with the name of the file
+        held = [encode(each) for each in args]
+    for name, value in vars(error).items():
+        with contextlib.suppress(Exception):
+            named[name] = encode(value)
+    return ["raised", kinds, held, text, named, line_of(error)]
+
+
+def _states(values: list[Any]) -> list[Any]:
+    """What arguments hold after a call, container by container; None for one that holds no plain data."""
+    known = {id(each): number for number, each in enumerate(values)}
+    states: list[Any] = []
+    for each in values:
         try:
-            held = [encode(each) for each in error.args]
-        except Exception:
-            held = []
-        answer = ["raised", kinds, held, line_of(error)]
-    return [*answer, _changed([*args, *keywords.values()], [*arguments, *named.values()])]
-
-
-def _changed(values: list[Any], wires: list[Any]) -> list[Any]:
-    """The arguments that the call changed in place: their positions and new contents."""
-    changed = []
-    for place, (value, wire) in enumerate(zip(values, wires, strict=True)):
-        if isinstance(value, _CHANGING):
-            try:
-                now = encode(value, convert=True)
-            except (NotPlain, RecursionError):
-                continue
-            if now != wire:
-                changed.append([place, now])
-    return changed
+            states.append(encode(each, convert=True, known=known))
+        except (NotPlain, RecursionError):
+            states.append(None)
+    return states

@@ -15,10 +15,10 @@ from typing import Any
 
 from grpo.rewards.code.guest.customs import FILE, MODULE
 from grpo.rewards.code.guest.near import NEAR, far, near
-from grpo.rewards.code.guest.plain import KINDS, NotPlain
+from grpo.rewards.code.guest.plain import KINDS, NotPlain, decode, encode
 from grpo.rewards.code.guest.units import Stop
 
-OBJECTS, REACHED = "objects", "reached"
+OBJECTS, REACHED, ENDED = "objects", "reached", "ended"
 _MOST_PARTS, _MOST_VALUES = 1000, 1_000_000
 _NO_VALUES = (type, types.FunctionType, types.ModuleType, BaseException, set, frozenset)
 _VIEWS: tuple[Any, ...] = (type({}.keys()), type({}.values()), type({}.items()))
@@ -35,7 +35,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
 
     That is 0 for one that failed, as it should; 1 for one that held, of objects of the solution; 2 for one that held of
     plain data. OBJECTS stands among them where an object that is no plain data was asked, REACHED where any assertion
-    was.
+    was, ENDED in all that a unit tells at its end.
     """
     rng = random.Random(urandom(8))
     held: dict[str, int] = {}
@@ -70,7 +70,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
             open_ones.append((key, asked if asks is None else asks, plain and is_plain))
 
     def seen(value: Any, asks: bool = True) -> Any:
-        note(_is_plain(value), not _holds_of_tests(value) if asks else None)  # which may equal what they like
+        note(all_plain(value), not _holds_of_tests(value) if asks else None)  # which may equal what they like
         return value
 
     def changed(value: Any, is_far: bool, beside: Any = None) -> Any:
@@ -78,35 +78,61 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         try:
             other = altered(value, rng, run, is_far or run not in NEAR, beside)
         except TypeError:
-            note(_is_plain(value))
+            note(all_plain(value))
             return value
-        note(_is_plain(value), not _holds_of_tests(beside) and not _holds_of_tests(value))
+        note(all_plain(value), not _holds_of_tests(beside) and not _holds_of_tests(value))
         return other
 
     def first(value: Any) -> Any:
         """Stands around the first of two values, one of which is changed: plain data, where it is the only one."""
         pair[:] = [value]
-        return changed(value, True) if _is_plain(value) else value
+        return changed(value, True) if all_plain(value) else value
 
     def second(value: Any, is_far: bool = False, number: bool = False) -> Any:
         left = pair.pop() if pair else NotPlain
-        note(left is not NotPlain and _is_plain(left))
-        if _is_plain(left):  # and what it was changed to may be what the other one accepts
-            note(_is_plain(value), asks=False if _holds_of_tests(value) or _accepts(value) else None)
+        note(left is not NotPlain and all_plain(left))
+        if all_plain(left):  # and what it was changed to may be what the other one accepts
+            note(all_plain(value), asks=False if _holds_of_tests(value) or _accepts(value) else None)
             return value
         other = changed(value, is_far, left)
-        if other is not value or _is_plain(value) or _holds_of_tests(value) or _accepts(value):
+        if other is not value or all_plain(value) or _holds_of_tests(value) or _accepts(value):
             return other
-        own = any(map(_is_of_solution, _classes(type(value))))
+        own = any(map(is_of_solution, _classes(type(value))))
         if number or not own or type(left) is not type(value):  # what no object equals that looks at it
             note(False, asks=True)
             return rng.randrange(10**6, 10**7) if number else object.__new__(type(value) if own else object)
         return value
 
+    def asks(value: Any, right: Any, other: Any, turned: bool) -> bool:
+        """Returns whether a value equals another one; an object is asked for the right one, too, in either order.
+
+        So an object gains nothing if it knows that the run is altered: it is wrong if it denies what it said before.
+        """
+        pairs = [(False, other)]
+        if not all_plain(value) and not _holds_of_tests(value):
+            pairs.insert(rng.randrange(2), (True, right))
+        equal: dict[bool, bool] = {}
+        for is_right, each in pairs:
+            try:
+                equal[is_right] = bool(each == value if turned else value == each)
+            except Exception:
+                if not is_right:
+                    raise
+                equal[True] = False
+            if is_right and not equal[True] and equal.get(False, True):
+                record(f"{open_ones[-1][0].split()[0]} denied 0 0 ", True, False)
+        return equal[False]
+
+    def both(left: Any, right: Any) -> bool:
+        one, other = first(left), second(right)
+        if one is not left or other is right:
+            return bool(one == other)
+        return asks(left, _fresh(right), other, False)
+
     def stranger(item: Any, holder: Any) -> Any:
         """Returns what no container of the solution has that does not have everything, in place of plain data."""
-        is_plain = _is_plain(item)
-        if not is_plain or any(type(holder) is kind for kind in _HOLDING) or _is_plain(holder):
+        is_plain = all_plain(item)
+        if not is_plain or any(type(holder) is kind for kind in _HOLDING) or all_plain(holder):
             return seen(item, False)
         note(False, asks=True)
         return "".join(rng.choices("bcdfghjklmnpqrstvwxz", k=9)) if type(item) is str else object()
@@ -116,7 +142,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         if not any(type(value) is kind for kind in _HOLDING):
             return value
         note(True, asks=True)
-        return [far(each, rng, run) if _is_plain(each) and each is not None else object() for each in islice(value, 50)]
+        return [far(each, rng, run) if all_plain(each) and each is not None else object() for each in islice(value, 50)]
 
     def yes(answer: Any) -> Any:
         """Stands around an altered comparison within another condition, which counts by itself."""
@@ -130,12 +156,12 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         return all(conditions)
 
     def notes() -> dict[str, int]:
-        noted = dict(held)
+        noted = {ENDED: 1, **held}
         held.clear()
         times.clear()
         return noted
 
-    functions: tuple[Callable[..., Any], ...] = (soft, seen, first, second, stranger, strangers, yes, every)
+    functions: tuple[Callable[..., Any], ...] = (soft, seen, first, second, asks, both, stranger, strangers, yes, every)
     judge: dict[str, Any] = {f"__{function.__name__}__": function for function in functions}
     return judge | {"__held__": ended}, notes
 
@@ -148,11 +174,11 @@ def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any 
     kind = type(value)
     if value is None:
         return rng.randrange(17, 99)
-    if _is_plain(value) and ((kind is not list and kind is not tuple) or _is_plain(beside) or beside is None):
+    if all_plain(value) and ((kind is not list and kind is not tuple) or all_plain(beside) or beside is None):
         return far(value, rng, run, 0, True) if is_far else near(value, rng, run)
     if kind is list or kind is tuple or kind is deque:
         others = beside if (type(beside) is list or type(beside) is tuple) and len(beside) == len(value) else None
-        places = [at for at, each in enumerate(others or ()) if not _is_plain(each)] or list(range(len(value)))
+        places = [at for at, each in enumerate(others or ()) if not all_plain(each)] or list(range(len(value)))
         items = list(value)
         for at in rng.sample(places, len(places)):
             try:
@@ -164,7 +190,7 @@ def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any 
             return kind([0])
         raise TypeError("items of the solution")
     if kind is dict:
-        same = type(beside) is dict and _is_plain([*value]) and _is_plain([*beside]) and value.keys() == beside.keys()
+        same = type(beside) is dict and all_plain([*value]) and all_plain([*beside]) and value.keys() == beside.keys()
         others = [beside[key] for key in value] if same else None
         return dict(zip(value, altered([*value.values()], rng, run, is_far, others), strict=True))
     kinds = _classes(kind)
@@ -172,10 +198,10 @@ def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any 
         (_held(each)["__dict__"].__get__(value) for each in kinds if "__dict__" in _held(each)), {}
     )
     no_value = any(each is known for each in kinds for known in _NO_VALUES)
-    if no_value or any(map(_is_of_solution, (kind, *_classes(type(kind))))):
+    if no_value or any(map(is_of_solution, (kind, *_classes(type(kind))))):
         raise TypeError("a value of the solution, or none of which another can be made")
     if "expected" in held and _accepts(value):  # approx
-        other = _copied(value, held, kind)
+        other = copied(value, held, kind)
         other.expected = altered(value.expected, rng, run, is_far)
         if not is_far and value == other.expected:  # within its tolerance
             other.expected = altered(value.expected, rng, run, True)
@@ -184,7 +210,7 @@ def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any 
         raise TypeError("a matcher of a library")
     if any(each is tuple for each in kinds):
         return tuple.__new__(kind, altered(tuple(tuple.__iter__(value)), rng, run, is_far))
-    like: Any = _copied(value, held, kind)
+    like: Any = copied(value, held, kind)
     for name, each in held.items():
         try:
             object.__setattr__(like, name, altered(each, rng, run, is_far))
@@ -194,14 +220,22 @@ def altered(value: Any, rng: random.Random, run: int, is_far: bool, beside: Any 
     return object.__new__(kind)
 
 
-def _copied(value: Any, held: dict[str, Any], kind: type) -> Any:
+def _fresh(value: Any) -> Any:
+    """Returns plain data that nobody else holds, like another value that was made; anything else as it is."""
+    try:
+        return decode(encode(value))
+    except NotPlain:
+        return value
+
+
+def copied(value: Any, held: dict[str, Any], kind: type) -> Any:
     other: Any = object.__new__(kind)
     for name, each in held.items():
         object.__setattr__(other, name, each)
     return other
 
 
-def _is_of_solution(kind: type) -> bool:
+def is_of_solution(kind: type) -> bool:
     """Whether the solution may have defined the class, whatever it says."""
     held = _held(kind)
     functions = [each for each in held.values() if type(each) is types.FunctionType]
@@ -232,7 +266,7 @@ def _holds_of_tests(value: Any) -> bool:
     return False
 
 
-def _is_plain(value: Any) -> bool:
+def all_plain(value: Any) -> bool:
     """Does not ask the value's class."""
     waiting = [value]
     for _ in range(_MOST_VALUES):

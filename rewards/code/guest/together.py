@@ -31,6 +31,7 @@ from grpo.rewards.code.guest.customs import (
     show_source,
 )
 from grpo.rewards.code.guest.guard import install, looks_around
+from grpo.rewards.code.guest.laws import watched_equality
 from grpo.rewards.code.guest.plain import decode
 from grpo.rewards.code.guest.soft import softening
 from grpo.rewards.code.guest.units import CHANGING, Stop, asserting, is_skip, remembering, same
@@ -63,6 +64,7 @@ def main(descriptor: int) -> None:
         return
     _draw_alike(given.draws)
     show_source(module, given.program)
+    broken_law = watched_equality(given.names, given.denies, given.expected) if given.run >= 0 else str
     before = dict(vars(module))
     _hide_judge()
     runner = [name for name in sys.modules if name in _RUNNER or name.startswith("_pytest")]
@@ -135,7 +137,8 @@ def main(descriptor: int) -> None:
         signal.setitimer(signal.ITIMER_PROF, given.seconds)
 
     def failure() -> tuple[str, str]:
-        return ("failed", looked()) if refused else ("", "")
+        why = looked() or broken_law()
+        return ("failed", why) if why else ("", "")
 
     ask, asked = remembering(given.remembers)
     side = types.SimpleNamespace(

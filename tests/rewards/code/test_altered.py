@@ -10,7 +10,7 @@ import pytest
 
 from grpo.rewards.code.altered import altered_tests
 from grpo.rewards.code.guest.near import NEAR, far, near
-from grpo.rewards.code.guest.soft import OBJECTS, REACHED, softening
+from grpo.rewards.code.guest.soft import ENDED, OBJECTS, REACHED, softening
 from grpo.rewards.code.guest.together import _with_judge
 from grpo.rewards.code.ways import RUNS
 
@@ -80,7 +80,7 @@ def held(tests: str, answer: Any) -> list[int]:
         judge, notes = softening(run)
         code = _with_judge(compile(source, "<altered>", "exec"), judge)
         exec(code, {"f": answer, "pytest": pytest, "math": math, "Mock": Mock, "t": unittest.TestCase()})
-        went += [value for key, value in notes().items() if key not in (OBJECTS, REACHED)]
+        went += [value for key, value in notes().items() if key not in (OBJECTS, REACHED, ENDED)]
     return went
 
 

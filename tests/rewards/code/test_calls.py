@@ -28,6 +28,8 @@ CALLS = [
     "r = f(3)\nassert r[0] == 1 and len(r) == 2",
     "assert f('a').upper() == 'B' and f('a') == 'b'",
     "import os, sys, time\nsys.path.append(os.path.dirname(__file__))\nassert f(1) == 2",
+    "assert sorted(f('a'), key=lambda w: w.lower()) == ['a', 'B']",
+    "r = f(3)\nassert str(r) == '3' and r == 3",
 ]
 OBJECTS = [
     "assert Money(5) == 5",
@@ -43,6 +45,11 @@ OBJECTS = [
     "@f(3)\ndef g(): return 7\nassert g() == 7",
     "import os\nassert f(1) == os.sep",
     "b = f([[1]])\nb[0].append(2)\nassert b == [[1, 2]]",
+    "assert str(f(3)) == '3'",
+    "assert f'{f(3)}' == '3'",
+    "assert [p.x for p in f(3)] == [1]",
+    "r = f(3)\nfor p in r:\n    assert p.count == 1",
+    "assert sorted(f(3), key=lambda p: p.count) == [1]",
 ]
 
 
@@ -154,7 +161,20 @@ def test_what_is_no_plain_data_does_not_cross() -> None:
 
 @pytest.mark.parametrize(
     "wire",
-    [["x"], [], ["i", "zz"], ["f", "1"], ["d", 1], ["r", 1.5], ["s", ["l"]], {"a": 1}, ["date", 0, 0, 0], ["b", 3]],
+    [
+        ["x"],
+        [],
+        ["i", "zz"],
+        ["f", "1"],
+        ["d", 1],
+        ["r", 1.5],
+        ["s", ["l"]],
+        {"a": 1},
+        ["date", 0, 0, 0],
+        ["b", 3],
+        ["@", 0],
+        ["u", "x"],
+    ],
 )
 def test_a_wire_that_nobody_wrote_is_malformed(wire: Any) -> None:
     with pytest.raises(Malformed):
