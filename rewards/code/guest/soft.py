@@ -42,13 +42,17 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
     times: dict[str, list[bool]] = {}  # whether an assertion held, each time
     open_ones: list[tuple[str, bool, bool]] = []  # the key of each assertion around, whether it asks, of plain data
     pair: list[Any] = []
+    is_equality = False  # whether this assertion is of two values
+    other_asked = False  # whether one before, in the unit, was not
 
     def soft(key: str, asks: bool) -> bool:
         open_ones.append((key, asks, not asks or key.endswith("?")))
         return True
 
     def ended(error: BaseException | None) -> None:
+        nonlocal is_equality, other_asked
         key, asks, is_plain = open_ones.pop()
+        is_equality, other_asked = False, other_asked or not is_equality
         held.setdefault(REACHED, 1)
         if asks and not (is_plain and key.endswith("?")):
             record(key, error is None, is_plain)
@@ -106,8 +110,11 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
     def asks(value: Any, right: Any, other: Any, turned: bool) -> bool:
         """Returns whether a value equals another one; an object is asked for the right one, too, in either order.
 
-        So an object gains nothing if it knows that the run is altered: it is wrong if it denies what it said before.
+        So an object gains nothing if it knows that the run is altered: it is wrong if it denies what it said before,
+        unless questions of another kind, which it may count, were altered in the unit.
         """
+        nonlocal is_equality
+        is_equality = True
         pairs = [(False, other)]
         if not all_plain(value) and not _holds_of_tests(value):
             pairs.insert(rng.randrange(2), (True, right))
@@ -119,7 +126,7 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
                 if not is_right:
                     raise
                 equal[True] = False
-            if is_right and not equal[True] and equal.get(False, True):
+            if is_right and not equal[True] and equal.get(False, True) and not other_asked:
                 record(f"{open_ones[-1][0].split()[0]} denied 0 0 ", True, False)
         return equal[False]
 
@@ -156,6 +163,8 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         return all(conditions)
 
     def notes() -> dict[str, int]:
+        nonlocal other_asked
+        other_asked = False
         noted = {ENDED: 1, **held}
         held.clear()
         times.clear()
@@ -245,7 +254,8 @@ def is_of_solution(kind: type) -> bool:
 
 def _accepts(value: Any) -> bool:
     module = _held(type(value)).get("__module__")
-    return type(module) is str and module.startswith(("_pytest", "unittest.mock"))
+    of_library = type(module) is str and module.startswith(("_pytest", "unittest.mock"))
+    return of_library and not is_of_solution(type(value))
 
 
 def _holds_of_tests(value: Any) -> bool:
