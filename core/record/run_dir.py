@@ -131,6 +131,8 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
     run = RunDir(path)
     try:
         for folder in (run.rollouts, run.checkpoints):
+            if hardly_begun(path) and folder.is_dir():
+                folder.rmdir()
             folder.mkdir(parents=True)
         began = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "folder": str(Path.cwd())}
         write_json(run.versions, {**began, **versions})
@@ -156,6 +158,13 @@ def is_run(folder: Path) -> bool:
         return (folder / "config.json").is_file() and (folder / "versions.json").is_file()
     except OSError:  # a name that is too long for one, or a folder that is not ours to look into
         return False
+
+
+def hardly_begun(folder: Path) -> bool:
+    """Returns whether a folder holds no more than a run that was killed before its configuration was written."""
+    left = {"rollouts", "checkpoints", "versions.json", ".versions.json.unfinished", ".config.json.unfinished"}
+    files = (str(file.relative_to(folder)) for file in folder.rglob("*"))
+    return (folder / "rollouts").is_dir() and all(file in left for file in files)
 
 
 def lost_files(folder: Path) -> str | None:

@@ -75,7 +75,7 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     progress.planned(plan, path, [])
     if note is not None:
         progress.warned(note)
-    with begin.held(run_dir) as hold:
+    with begin.held(run_dir) as hold, endings.explained(run_dir):
         return _Job(plan, host, run_dir, progress, stop, hold).execute()
 
 
@@ -92,7 +92,8 @@ def resume(
     if folder is not None:
         run_dir = RunDir(run_dir.path.absolute())
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
-    with chdir(folder) if folder else nullcontext(), stop.listening(), together(), begin.held(run_dir) as hold:
+    place = chdir(folder) if folder else nullcontext()
+    with place, stop.listening(), together(), begin.held(run_dir) as hold, endings.explained(run_dir):
         return _resume(run_dir, host, progress, stop, hold, steps, server_url)
 
 
@@ -160,6 +161,7 @@ def _resume(
         for line in longer_notes(before, plan, step):
             progress.warned(line)
     if is_first() and (steps, server_url) != (None, None):
+        endings.set_state(run_dir, "running", step)  # first: killed from here on, it is no run that is done
         parts = {"train": {**settings["train"], **train}, "rollout": {**settings["rollout"], **rollout}}
         write_json(run_dir.config, {**settings, **parts})
     if is_first():
@@ -182,13 +184,12 @@ class _Job:
     def execute(self) -> RunSummary:
         step = checkpoint_step(self.checkpoint) if self.checkpoint else 0
         try:
-            with endings.explained(self.run_dir):
-                if is_first():
-                    rewind(self.run_dir, step if self.checkpoint else -1)
-                endings.set_state(self.run_dir, "running", step)
-                endings.observe(self.host, RunStarted(str(self.run_dir.path), self.plan.config.model_dump(mode="json")))
-                with limited_prints():
-                    status = self._train()
+            if is_first():
+                rewind(self.run_dir, step if self.checkpoint else -1)
+            endings.set_state(self.run_dir, "running", step)
+            endings.observe(self.host, RunStarted(str(self.run_dir.path), self.plan.config.model_dump(mode="json")))
+            with limited_prints():
+                status = self._train()
         except BaseException as error:
             endings.broken_off(self.run_dir, error, self.host, self.progress)
             raise

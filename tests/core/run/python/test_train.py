@@ -286,8 +286,9 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
     first = grpo.train(rewards=["length"], train={"warmup_steps": 2}, **tiny)
     assert changed(before, state_of_the_process()) == []
     assert matplotlib.get_backend(auto_select=False) == backend
-    with pytest.raises(RunError):
+    with pytest.raises(RunError) as stopped:
         grpo.train(rewards=[broken], **{**tiny, "out": tmp_path / "broken"})
+    assert len(stopped.traceback) == 2, "a notebook would show each frame of the engine"
     assert changed(before, state_of_the_process()) == []
     random.seed(7)  # what a user does in between is not a part of a run
     second = grpo.train(rewards=["length"], train={"warmup_steps": 2}, **{**tiny, "out": tmp_path / "second"})
