@@ -311,6 +311,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def remove_folder(path: Path) -> None:
+    """Removes a folder, if there is one, under another name, so that a killed remover leaves no half of it."""
+    if path.is_dir():
+        shutil.rmtree(path.replace(_unfinished(path)), ignore_errors=True)
+
+
 def _unfinished(path: Path) -> Path:
     """Returns the name to write under, always the same, removing what a killed writer or a stranger left there."""
     unfinished = path.with_name(f".{path.name}.unfinished")

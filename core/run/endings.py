@@ -149,9 +149,8 @@ def explained(run_dir: RunDir) -> Iterator[None]:
                 f"cannot write {path}: {error} ({free / 2**20:.0f} MiB free). Free some space, {resume_with}"
             ) from error
         file = getattr(error, "filename", None)
-        unnamed = file is None and (number == errno.EIO or os.strerror(errno.EIO) in str(error))  # as of fsync
-        inside = number in FOLDER_ERRORS and str(file or "").startswith(str(path))
-        if inside or unnamed or not os.access(path, os.W_OK | os.X_OK):
+        inside = number == errno.EIO if file is None else str(file).startswith(str(path))  # fsync names no file
+        if (inside and number in FOLDER_ERRORS) or not os.access(path, os.W_OK | os.X_OK):
             raise RunError(f"cannot write in {path}: {error}. Make it writable again, {resume_with}") from error
         if type(error).__name__ == "OutOfMemoryError":
             raise RunError(

@@ -9,7 +9,6 @@ each batch and step in `core/run/parts.py`.
 from __future__ import annotations
 
 import shlex
-import shutil
 from contextlib import ExitStack, chdir, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,16 @@ from grpo.core.processes.rank import is_first
 from grpo.core.processes.together import together
 from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, lost_steps, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
-from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, started_in, write_json
+from grpo.core.record.run_dir import (
+    Hold,
+    RunDir,
+    create_run_dir,
+    open_run_dir,
+    read_json,
+    remove_folder,
+    started_in,
+    write_json,
+)
 from grpo.core.record.versions import drift, other_releases, plugin_locks, silence_libraries
 from grpo.core.run import begin, endings
 from grpo.core.run.continuing import longer_notes, refuse_steps, resized
@@ -165,7 +173,7 @@ def _resume(
         parts = {"train": {**settings["train"], **train}, "rollout": {**settings["rollout"], **rollout}}
         write_json(run_dir.config, {**settings, **parts})
     if is_first():
-        shutil.rmtree(run_dir.model, ignore_errors=True)  # of a run that was over, with fewer steps
+        remove_folder(run_dir.model)  # of a run that was over, with fewer steps
     for line in changed:
         progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
     return _Job(plan, host, run_dir, progress, stop, hold, checkpoint).execute()

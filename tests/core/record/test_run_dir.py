@@ -33,6 +33,7 @@ from grpo.core.record.run_dir import (
     read_json,
     read_metrics,
     read_rollouts,
+    remove_folder,
     rollout_steps,
     started_in,
     whole_file,
@@ -292,6 +293,18 @@ def test_a_folder_takes_the_place_of_an_older_one_whole(run: RunDir) -> None:
             (folder / "inner").mkdir()
             (folder / "inner" / name).write_text(name)
     assert [path.name for path in (run.model / "inner").iterdir()] == ["new"]
+
+
+def test_a_folder_is_gone_before_its_files_are(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    run.model.mkdir()
+    (run.model / "model.safetensors").write_bytes(b"weights")
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        remove_folder(run.model)
+    assert not run.model.exists()
 
 
 def test_a_run_directory_is_held_by_one_process(run: RunDir) -> None:
