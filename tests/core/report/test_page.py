@@ -102,7 +102,7 @@ def test_no_two_marks_of_an_axis_look_alike_and_steps_are_whole(tmp_path: Path, 
             run,
             {
                 "step": step,
-                "learning_rate": 1e-5 + 1e-5 * step,
+                "learning_rate": 5e-6 + 1e-6 * step,
                 "time/rewards/proximity": 1e-4 + 1e-5 * step,
                 "time/tokens_per_second": 10_200.0 + 10 * step,
             },
@@ -111,7 +111,7 @@ def test_no_two_marks_of_an_axis_look_alike_and_steps_are_whole(tmp_path: Path, 
     for title in ("Learning rate", "Seconds of rewards", "Sampled tokens"):
         chart = page.locator(".chart", has_text=title)
         marks = chart.locator(".grid text").all_text_contents()
-        assert len({*marks}) == len(marks) >= 3, (title, marks)
+        assert len({*marks}) == len(marks) >= 2, (title, marks)
         assert all(step.isdecimal() for step in chart.locator(".steps text").all_text_contents())
 
 

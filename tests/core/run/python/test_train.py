@@ -302,6 +302,24 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
 
 
 @pytest.mark.slow
+def test_a_second_run_is_refused_while_one_goes_on(tiny: dict[str, Any]) -> None:
+    said: list[str] = []
+
+    @grpo.reward(version=1, isolation="inline")
+    def impatient(completion: str) -> float:
+        if not said:
+            with pytest.raises(UsageError) as refused:
+                grpo.train(rewards=["length"], **{**tiny, "out": tiny["out"].with_name("second")})
+            said.append(str(refused.value))
+        return float(len(completion) % 2)
+
+    assert grpo.train(rewards=["length", impatient], **tiny).status == "done"
+    assert "a run still goes on in this process" in said[0]
+    assert not tiny["out"].with_name("second").exists()
+    assert grpo.train(rewards=["length"], **{**tiny, "out": tiny["out"].with_name("third")}).status == "done"
+
+
+@pytest.mark.slow
 def test_a_run_may_be_started_from_any_thread(tiny: dict[str, Any]) -> None:
     done: list[grpo.Run] = []
     thread = threading.Thread(target=lambda: done.append(grpo.train(rewards=["length"], **tiny)))
