@@ -150,10 +150,13 @@ def launch(
     if output is None:
         click.echo(text, nl=False)
         return
+    from grpo.core.record.run_dir import whole_file
+
     try:
         if output.exists() and output.read_text() != text:
             raise UsageError(f"{output} exists already and differs. Remove it, or choose another -o.")
-        output.write_text(text)
+        with whole_file(output) as unfinished:
+            unfinished.write_text(text)
         output.chmod(output.stat().st_mode | stat.S_IXUSR)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}. Choose another -o.") from None

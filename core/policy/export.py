@@ -46,7 +46,8 @@ def export_weights(weights: Weights, folder: Path, *, merge: bool) -> Path:
         else:
             _copy_adapter(weights, weights.adapter, folder)
     except OSError as error:
-        raise RunError(f"cannot write {folder}: {error}. Nothing was left there.") from error
+        first = error.args[0][0][-1] if isinstance(error, shutil.Error) else error  # of all that it could not copy
+        raise RunError(f"cannot write {folder}: {first}. Nothing was left there.") from error
     return folder
 
 
@@ -80,9 +81,7 @@ def _copy_adapter(weights: Weights, source: str, folder: Path) -> None:
         _copy_into(adapter, unfinished)
         named = weights.base
         if embedded:
-            (unfinished / BASE_FOLDER).mkdir()
-            load_model(weights.base, "float32").save_pretrained(unfinished / BASE_FOLDER)
-            load_tokenizer(weights.base).save_pretrained(unfinished / BASE_FOLDER)
+            save_policy(load_model(weights.base, "float32"), load_tokenizer(weights.base), unfinished / BASE_FOLDER)
             named = str(folder / BASE_FOLDER)
         elif base.is_dir():
             named = str(base.resolve())

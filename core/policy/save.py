@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
-from contextlib import nullcontext
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +55,21 @@ def save_whole(
 
 def _write(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path, state: dict[str, torch.Tensor] | None) -> None:
     arguments: dict[str, Any] = {"selected_adapters": ["default"]} if hasattr(model, "peft_config") else {}
-    model.save_pretrained(folder, state_dict=state, **arguments)
-    refuse_incomplete(folder, model)
-    tokenizer.save_pretrained(folder)
+    with system_errors(folder):
+        model.save_pretrained(folder, state_dict=state, **arguments)
+        refuse_incomplete(folder, model)
+        tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def system_errors(folder: Path) -> Iterator[None]:
+    """Raises OSError for errors that safetensors and tokenizers make of what the system refuses."""
+    try:
+        yield
+    except Exception as error:
+        if number := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(folder)) from error
+        raise
 
 
 def refuse_incomplete(folder: Path, model: Any) -> None:

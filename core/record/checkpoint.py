@@ -15,8 +15,6 @@ from pathlib import Path
 import xxhash
 
 from grpo.core.record.run_dir import (
-    STEP_FILE,
-    WASTED_FILE,
     RunDir,
     ordinary_modes,
     read_json,
@@ -26,12 +24,12 @@ from grpo.core.record.run_dir import (
     whole_file,
     write_json,
 )
-from grpo.core.record.trained import TRAINED_FILE
 from grpo.core.text.printable import counted
 from grpo.plugins.errors import UsageError
 
 COMPLETE = "complete.json"
 _NAME = re.compile(r"checkpoint-[0-9]{1,10}")
+_OF_STEP = re.compile(r"(?:step|wasted|trained)-([0-9]{6,10})\.parquet")
 
 
 def seal(folder: Path) -> None:
@@ -113,11 +111,9 @@ def rewind(run: RunDir, step: int) -> None:
     kept = [row for row in read_metrics(run) if row["step"] <= step]
     with whole_file(run.metrics) as unfinished:
         unfinished.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-    for recorded in rollout_steps(run):
-        if recorded > step:
-            (run.rollouts / STEP_FILE.format(recorded)).unlink()
-            for beside in (WASTED_FILE, TRAINED_FILE):
-                (run.rollouts / beside.format(recorded)).unlink(missing_ok=True)
+    for file in run.rollouts.glob("*-*.parquet"):  # one by one: a killed step may have left only some of its files
+        if (match := _OF_STEP.fullmatch(file.name)) and int(match[1]) > step:
+            file.unlink()
     for folder in checkpoints_of(run.checkpoints):
         whole = (folder / COMPLETE).is_file() and damage(folder, thorough=False) is None
         if checkpoint_step(folder) > step or not whole:

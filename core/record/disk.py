@@ -7,7 +7,7 @@ import shlex
 import shutil
 from pathlib import Path
 
-from grpo.core.record.run_dir import RunDir, in_use, is_run
+from grpo.core.record.run_dir import RunDir, hardly_begun, in_use, is_run
 from grpo.plugins.errors import UsageError
 
 
@@ -21,7 +21,7 @@ def refuse_unwritable(folder: Path) -> None:
                 raise UsageError(f"--out {folder}: a run is in progress there. Name a new folder.")
             again = f"grpo run --resume {shlex.quote(str(folder))}"
             raise UsageError(f"--out {folder} is not empty. Name a new folder, or continue it with: {again}")
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and any(folder.iterdir()) and not hardly_begun(folder):
             raise UsageError(f"--out {folder} is not empty. Name a new folder.")
         refuse_readonly(folder)
     except OSError as error:

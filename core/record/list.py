@@ -83,7 +83,6 @@ def _line(path: Path) -> RunLine:
     started = _started(run)
     try:
         config, metrics = _read(run.config), read_metrics(run)
-        status = _status(run)
         held_out = [row[HELD_OUT] for row in metrics if row.get(HELD_OUT) is not None]
         rewards = [row["reward"] for row in metrics if row.get("reward") is not None]
         envs = config["env"] if isinstance(config["env"], list) else [config["env"]]
@@ -92,6 +91,8 @@ def _line(path: Path) -> RunLine:
         steps = config["train"]["steps"]
         if not isinstance(model, str) or not isinstance(steps, int | None):
             raise TypeError("its model is not a name, or its steps are no number")
+        step = metrics[-1]["step"] if metrics else 0
+        status = _status(run, whole=step >= (steps or 0))
         return RunLine(
             path=path,
             env=", ".join(map(_spec, envs)),
@@ -103,7 +104,7 @@ def _line(path: Path) -> RunLine:
             resumes=status in ("interrupted", "failed", "killed"),
             started=started,
             seconds=sum(row.get(part) or 0.0 for row in metrics for part in SPENT),
-            step=metrics[-1]["step"] if metrics else 0,
+            step=step,
             steps=steps,
             reward=rewards[-1] if rewards else None,
             before=held_out[0] if held_out else None,
@@ -128,13 +129,13 @@ def _started(run: RunDir) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _status(run: RunDir) -> str:
+def _status(run: RunDir, *, whole: bool) -> str:
     status = str(read_state(run).get("status", "running"))  # no state: it was about to start
     if status != "running":
         return status if status in STATUSES else UNKNOWN
     if in_use(run):
         return "running"
-    return "done" if run.model.is_dir() else "killed"
+    return "done" if whole and run.model.is_dir() else "killed"
 
 
 def _read(path: Path) -> Any:

@@ -131,6 +131,8 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
     run = RunDir(path)
     try:
         for folder in (run.rollouts, run.checkpoints):
+            if hardly_begun(path) and folder.is_dir():
+                folder.rmdir()
             folder.mkdir(parents=True)
         began = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "folder": str(Path.cwd())}
         write_json(run.versions, {**began, **versions})
@@ -165,6 +167,13 @@ def is_run(folder: Path) -> bool:
         return (folder / "config.json").is_file() and (folder / "versions.json").is_file()
     except OSError:  # a name that is too long for one, or a folder that is not ours to look into
         return False
+
+
+def hardly_begun(folder: Path) -> bool:
+    """Returns whether a folder holds no more than a run that was killed before its configuration was written."""
+    left = {"rollouts", "checkpoints", "versions.json", ".versions.json.unfinished", ".config.json.unfinished"}
+    files = (str(file.relative_to(folder)) for file in folder.rglob("*"))
+    return (folder / "rollouts").is_dir() and all(file in left for file in files)
 
 
 def lost_files(folder: Path) -> str | None:
@@ -309,6 +318,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Removes a folder, if there is one, under another name, so that a killed remover leaves no half of it."""
+    if path.is_dir():
+        shutil.rmtree(path.replace(_unfinished(path)), ignore_errors=True)
 
 
 def _unfinished(path: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -28,7 +27,7 @@ from grpo.core.processes.sharding import (
     settle_launcher,
 )
 from grpo.core.record.checkpoint import damage, seal
-from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, write_json
+from grpo.core.record.run_dir import ORIGIN, Hold, RunDir, exclusive, remove_folder, write_json
 from grpo.core.record.versions import installed_versions, weights_digest
 from grpo.core.run.continuing import sharded_as
 from grpo.core.train.stop import StopRequest
@@ -165,7 +164,7 @@ def policy_of(plan: Plan, run_dir: RunDir, progress: Progress, stop: StopRequest
         return load_policy(plan.source.path, train.dtype, lora)
     if is_first() and run_dir.warmup.is_dir() and (problem := damage(run_dir.warmup)):
         progress.warned(f"{run_dir.warmup} was damaged and is made again: {problem}.")
-        shutil.rmtree(run_dir.warmup)
+        remove_folder(run_dir.warmup)
     wait("a look at the warm-up")
     if not run_dir.warmup.is_dir():
         from grpo.core.train.callbacks import LossCallback

@@ -142,13 +142,14 @@ def explained(run_dir: RunDir) -> Iterator[None]:
                 "unless it comes back; start the run again."
             ) from error
         free = shutil.disk_usage(path).free
-        blamed = getattr(error, "errno", None) in DISK_ERRORS or any(text in str(error) for text in DISK_MESSAGES)
-        if blamed or free < DISK_FLOOR:
+        number = getattr(error, "errno", None)
+        if number in DISK_ERRORS or any(text in str(error) for text in DISK_MESSAGES) or free < DISK_FLOOR:
             raise RunError(
                 f"cannot write {path}: {error} ({free / 2**20:.0f} MiB free). Free some space, {resume_with}"
             ) from error
-        inside = str(getattr(error, "filename", None) or "").startswith(str(path))
-        if (inside and getattr(error, "errno", None) in FOLDER_ERRORS) or not os.access(path, os.W_OK | os.X_OK):
+        file = getattr(error, "filename", None)
+        inside = number == errno.EIO if file is None else str(file).startswith(str(path))  # fsync names no file
+        if (inside and number in FOLDER_ERRORS) or not os.access(path, os.W_OK | os.X_OK):
             raise RunError(f"cannot write in {path}: {error}. Make it writable again, {resume_with}") from error
         if type(error).__name__ == "OutOfMemoryError":
             raise RunError(

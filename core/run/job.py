@@ -9,7 +9,6 @@ each batch and step in `core/run/parts.py`.
 from __future__ import annotations
 
 import shlex
-import shutil
 from contextlib import ExitStack, chdir, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,16 @@ from grpo.core.processes.rank import is_first
 from grpo.core.processes.together import together
 from grpo.core.record.checkpoint import checkpoint_step, last_checkpoint, lost_steps, rewind, seal
 from grpo.core.record.disk import refuse_full_disk
-from grpo.core.record.run_dir import Hold, RunDir, create_run_dir, open_run_dir, read_json, started_in, write_json
+from grpo.core.record.run_dir import (
+    Hold,
+    RunDir,
+    create_run_dir,
+    open_run_dir,
+    read_json,
+    remove_folder,
+    started_in,
+    write_json,
+)
 from grpo.core.record.versions import drift, other_releases, plugin_locks, silence_libraries
 from grpo.core.run import begin, endings
 from grpo.core.run.continuing import longer_notes, refuse_steps, resized
@@ -75,7 +83,7 @@ def _start(config: RunConfig, host: Host, progress: Progress, stop: StopRequest)
     progress.planned(plan, path, [])
     if note is not None:
         progress.warned(note)
-    with begin.held(run_dir) as hold:
+    with begin.held(run_dir) as hold, endings.explained(run_dir):
         return _Job(plan, host, run_dir, progress, stop, hold).execute()
 
 
@@ -92,7 +100,8 @@ def resume(
     if folder is not None:
         run_dir = RunDir(run_dir.path.absolute())
     # Held before its checkpoints are looked at: whoever still runs there adds to them.
-    with chdir(folder) if folder else nullcontext(), stop.listening(), together(), begin.held(run_dir) as hold:
+    place = chdir(folder) if folder else nullcontext()
+    with place, stop.listening(), together(), begin.held(run_dir) as hold, endings.explained(run_dir):
         return _resume(run_dir, host, progress, stop, hold, steps, server_url)
 
 
@@ -160,10 +169,11 @@ def _resume(
         for line in longer_notes(before, plan, step):
             progress.warned(line)
     if is_first() and (steps, server_url) != (None, None):
+        endings.set_state(run_dir, "running", step)  # first: killed from here on, it is no run that is done
         parts = {"train": {**settings["train"], **train}, "rollout": {**settings["rollout"], **rollout}}
         write_json(run_dir.config, {**settings, **parts})
     if is_first():
-        shutil.rmtree(run_dir.model, ignore_errors=True)  # of a run that was over, with fewer steps
+        remove_folder(run_dir.model)  # of a run that was over, with fewer steps
     for line in changed:
         progress.warned(f"since the run started, {line}. Its metrics may not continue smoothly.")
     return _Job(plan, host, run_dir, progress, stop, hold, checkpoint).execute()
@@ -182,13 +192,12 @@ class _Job:
     def execute(self) -> RunSummary:
         step = checkpoint_step(self.checkpoint) if self.checkpoint else 0
         try:
-            with endings.explained(self.run_dir):
-                if is_first():
-                    rewind(self.run_dir, step if self.checkpoint else -1)
-                endings.set_state(self.run_dir, "running", step)
-                endings.observe(self.host, RunStarted(str(self.run_dir.path), self.plan.config.model_dump(mode="json")))
-                with limited_prints():
-                    status = self._train()
+            if is_first():
+                rewind(self.run_dir, step if self.checkpoint else -1)
+            endings.set_state(self.run_dir, "running", step)
+            endings.observe(self.host, RunStarted(str(self.run_dir.path), self.plan.config.model_dump(mode="json")))
+            with limited_prints():
+                status = self._train()
         except BaseException as error:
             endings.broken_off(self.run_dir, error, self.host, self.progress)
             raise

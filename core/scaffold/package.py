@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import grpo
+from grpo.core.record.run_dir import whole_folder
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
 from grpo.plugins.specs import Kind
@@ -61,14 +62,14 @@ def distribution_of(kind: Kind, name: str) -> str:
 
 
 def write_package(folder: Path, files: dict[str, str]) -> None:
-    """Writes the files into a new folder. Raises UsageError if the folder is there already, or cannot be written."""
+    """Writes the files into a new folder, whole or not at all. Raises UsageError: it is there, or cannot be written."""
+    if folder.exists():
+        raise UsageError(f"{folder} is there already. Choose another name, or another place with --dir.")
     try:
-        folder.mkdir(parents=True)
-        for path, text in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, encoding="utf-8")
-    except FileExistsError:
-        raise UsageError(f"{folder} is there already. Choose another name, or another place with --dir.") from None
+        with whole_folder(folder) as unfinished:
+            for path, text in files.items():
+                (unfinished / path).parent.mkdir(parents=True, exist_ok=True)
+                (unfinished / path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}. Choose another place with --dir.") from error
 

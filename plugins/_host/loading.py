@@ -112,7 +112,7 @@ def _hint(entry: Entry, error: BaseException) -> tuple[str, bool]:
     except BaseException:
         return "", False
     if missing == own:
-        return "its entry point, or an import, names a module that the package lacks: install another release", False
+        return "it names a module that the package lacks: install it again, or another release", False
     return f"install '{missing}', or the package that has it; its author lists that under dependencies", False
 
 

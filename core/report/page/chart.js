@@ -35,7 +35,9 @@ export const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 const ticks = (low, high, wanted, whole) => {
   const raw = (high - low) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(raw || 1));
-  const size = Math.max(whole ? 1 : 0, power * (TICKS.find((one) => one * power >= raw * 0.999) ?? 10));
+  /** @param {number} one */
+  const fits = (one) => one * power >= raw * 0.999 && !(whole && (one * power) % 1);
+  const size = Math.max(whole ? 1 : 0, power * (TICKS.find(fits) ?? 10));
   const found = [],
     first = Math.ceil(low / size - 1e-9);
   // Counted, since beyond 2^53 one more is the same number.
@@ -283,9 +285,9 @@ export class Chart {
   /** @param {number} value */
   axis(value) {
     const size = Math.abs(value);
-    if (size >= 1e4) return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
-    if (size > 0 && size < 1e-3) return value.toExponential(0).replaceAll("-", "−");
-    return String(Number(value.toPrecision(6))).replace("-", "−");
+    if (size >= 1e4) return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 3 }).format(value);
+    const short = Number(value.toPrecision(6)); // no two ticks look alike
+    return (size > 0 && size < 1e-3 ? short.toExponential() : String(short)).replaceAll("-", "−");
   }
 
   /** @param {Series} one @returns {Child} */

@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import random
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,15 +17,25 @@ from typing import Any
 from grpo.core.processes.memory import BEFORE_TORCH, give_back_freed_memory
 from grpo.core.record.versions import TRL_ON_VLLM
 from grpo.core.text.quiet import silence_loggers
+from grpo.plugins.errors import UsageError
 
 ENGINE = ("grpo.core.run.recorder", "grpo.core.train.trainer", "grpo.core.rollout.open", "datasets", "pyarrow")
 
 
+_going = threading.Lock()  # of the run that goes on in this process
+
+
 @contextmanager
 def unchanged_process() -> Iterator[None]:
-    """Puts the process's global state back and frees the memory of the run."""
-    _load_engine()
+    """Puts the process's global state back and frees the memory of the run. Raises UsageError while one goes on."""
+    if not _going.acquire(blocking=False):
+        raise UsageError(
+            "a run still goes on in this process, in another thread or around this call, and two would change each "
+            "other's random numbers. Wait until it has ended, or start this one in another process."
+        )
     with ExitStack() as back:
+        back.callback(_going.release)
+        _load_engine()
         back.callback(_put_back_variables, dict(os.environ))
         back.enter_context(warnings.catch_warnings())
         for logger in [logging.root, *logging.root.manager.loggerDict.values()]:

@@ -165,10 +165,10 @@ def train(
             return _run(tree, plugins, objects, host, display, resume, dry=dry_run)
     except GrpoError as error:
         error.args = tuple(worded(part) if isinstance(part, str) else part for part in error.args)
-        if isinstance(error, UsageError):  # it says all; a notebook would show every frame below, and of every cause
+        if isinstance(error, UsageError):
             rows.remove()
-            raise error.with_traceback(None) from None
-        raise
+        # It says all; a notebook would show every frame below, and of every cause. What broke a run may be a plugin.
+        raise error.with_traceback(None) from None if isinstance(error, UsageError) else error.__cause__
     except KeyboardInterrupt as interrupt:  # asked for, so the place where it came is nothing to read
         raise interrupt.with_traceback(None) from None
     finally:

@@ -154,7 +154,7 @@ def test_a_run_that_nobody_works_on_is_killed_and_resumes(tmp_path: Path) -> Non
     killed, running = run_in(tmp_path, "killed", "running"), run_in(tmp_path, "running", "running")
     run_in(tmp_path, "early", None)
     run_in(tmp_path, "interrupted", "interrupted")
-    run_in(tmp_path, "saved", "running").model.mkdir()
+    run_in(tmp_path, "saved", "running", {"step": 4}).model.mkdir()
     with exclusive(running):
         runs = listed(tmp_path)
         assert "killed, resumes" in grpo("runs", killed.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
@@ -119,10 +120,22 @@ def test_an_adapter_with_a_number_that_is_none_is_not_merged(tiny_model: Path, a
 def test_an_export_that_fails_midway_leaves_nothing(tiny_model: Path, checkpoint: Path, tmp_path: Path) -> None:
     (checkpoint / "tokenizer.json").unlink()
     (checkpoint / "tokenizer.json").symlink_to("nowhere")
-    with pytest.raises(RunError, match="Nothing was left there"):
+    with pytest.raises(RunError, match=r"out: \[Errno 2\] No such file or directory: '.*'\. Nothing was left there"):
         export_weights(weights(tiny_model, checkpoint), tmp_path / "deep" / "out", merge=False)
     assert not (tmp_path / "deep" / "out").exists()
     assert [path for path in tmp_path.rglob("*") if path.name.startswith("out") or ".tmp" in path.name] == []
+
+
+def test_a_full_disk_is_told_of_whichever_library_writes(tiny_model: Path, adapter: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the full disk; safetensors raises an error of its own."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(RunError, match=r"cannot write .*File too large.*Nothing was left there"):
+            export_weights(weights(tiny_model, adapter, adapter), tmp_path / "out", merge=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_is_refused_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

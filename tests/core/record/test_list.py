@@ -121,6 +121,15 @@ def test_a_run_that_vanishes_while_it_is_listed_hides_no_other(tmp_path: Path, m
     assert {name: line.status for name, line in listed(tmp_path).items()} == {"good": "done", "gone": "unreadable"}
 
 
+def test_a_run_that_was_killed_while_it_was_made_longer_resumes(tmp_path: Path) -> None:
+    run = made_run(tmp_path / "longer", steps=3)
+    run.model.mkdir()
+    run.state.write_text(json.dumps({"status": "running"}))
+    assert (listed(tmp_path)["longer"].status, listed(tmp_path)["longer"].resumes) == ("done", False)
+    configured(train={"steps": 6, "dtype": "float32"})(run)
+    assert (listed(tmp_path)["longer"].status, listed(tmp_path)["longer"].resumes) == ("killed", True)
+
+
 @pytest.mark.parametrize("status", ["paused", "done \x1b]52;c;UFdORUQ=\x1b\\", ["done"], 7, None, ""])
 def test_a_status_that_no_run_writes_is_unknown(tmp_path: Path, status: object) -> None:
     run = made_run(tmp_path / "odd")

@@ -21,6 +21,7 @@ import pytest
 
 from grpo.core.display.progress import Silent
 from grpo.core.record.checkpoint import rewind, seal
+from grpo.core.record.disk import refuse_unwritable
 from grpo.core.record.run_dir import (
     RolloutRow,
     RunDir,
@@ -32,6 +33,7 @@ from grpo.core.record.run_dir import (
     read_json,
     read_metrics,
     read_rollouts,
+    remove_folder,
     rollout_steps,
     started_in,
     whole_file,
@@ -147,6 +149,12 @@ def test_a_rewind_drops_what_lies_after_a_step_and_keeps_the_rest(run: RunDir) -
     assert rollout_steps(run) == [1, 2]
     assert [list(read_trained(run, step)) for step in (1, 2, 3, 4, 5)] == [[0], [0], [], [], []]
     assert sorted(folder.name for folder in run.checkpoints.iterdir()) == ["checkpoint-1", "checkpoint-2"]
+    write_rollouts(run, 4, [rollout(4)], wasted=True)  # of a step that was killed before its rollouts were written
+    write_trained(run, 5, [TrainedRow(0, [0.0], [1.0])])
+    rewind(run, 2)
+    assert sorted(file.name for file in run.rollouts.iterdir()) == [
+        f"{kind}-00000{step}.parquet" for kind in ("step", "trained") for step in (1, 2)
+    ]
     rewind(run, -1)
     assert read_metrics(run) == []
     assert rollout_steps(run) == []
@@ -287,6 +295,18 @@ def test_a_folder_takes_the_place_of_an_older_one_whole(run: RunDir) -> None:
     assert [path.name for path in (run.model / "inner").iterdir()] == ["new"]
 
 
+def test_a_folder_is_gone_before_its_files_are(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    run.model.mkdir()
+    (run.model / "model.safetensors").write_bytes(b"weights")
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        remove_folder(run.model)
+    assert not run.model.exists()
+
+
 def test_a_run_directory_is_held_by_one_process(run: RunDir) -> None:
     assert not in_use(run)
     with exclusive(run):
@@ -347,6 +367,23 @@ def test_two_runs_never_share_a_new_directory(run: RunDir) -> None:
     with pytest.raises(UsageError, match=r"cannot write the run directory .*: File exists.*--out"):
         create_run_dir(run.path, {"env": "other"}, {})
     assert read_json(run.config) == {"env": "gsm8k"}
+
+
+@pytest.mark.parametrize("missing", [["config.json"], ["config.json", "versions.json"]])
+def test_a_run_that_was_killed_before_its_settings_were_written_begins_anew(run: RunDir, missing: list[str]) -> None:
+    for name in missing:
+        (run.path / name).unlink()
+    (run.path / ".config.json.unfinished").write_text('{"env"')
+    refuse_unwritable(run.path)
+    assert create_run_dir(run.path, {"env": "other"}, {}) == run
+    assert read_json(run.config) == {"env": "other"}
+    run.config.unlink()
+    write_rollouts(run, 1, [rollout(1)])
+    with pytest.raises(UsageError, match="is not empty"):
+        refuse_unwritable(run.path)
+    with pytest.raises(UsageError, match="cannot write the run directory"):
+        create_run_dir(run.path, {"env": "third"}, {})
+    assert rollout_steps(run) == [1]
 
 
 def test_what_is_no_run_is_named(tmp_path: Path, run: RunDir) -> None:

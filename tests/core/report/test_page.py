@@ -95,6 +95,26 @@ def test_a_chart_says_its_values_at_the_cursor_zooms_with_all_others_and_leads_t
     assert len(rows(page)) >= 8
 
 
+def test_no_two_marks_of_an_axis_look_alike_and_steps_are_whole(tmp_path: Path, opened: Opened) -> None:
+    run = made_run(tmp_path / "pens", steps=10)
+    for step in range(1, 11):
+        append_metrics(
+            run,
+            {
+                "step": step,
+                "learning_rate": 5e-6 + 1e-6 * step,
+                "time/rewards/proximity": 1e-4 + 1e-5 * step,
+                "time/tokens_per_second": 10_200.0 + 10 * step,
+            },
+        )
+    page = opened(write_report([run.path], tmp_path / "run.html", limit=ROOM).path)
+    for title in ("Learning rate", "Seconds of rewards", "Sampled tokens"):
+        chart = page.locator(".chart", has_text=title)
+        marks = chart.locator(".grid text").all_text_contents()
+        assert len({*marks}) == len(marks) >= 2, (title, marks)
+        assert all(step.isdecimal() for step in chart.locator(".steps text").all_text_contents())
+
+
 def test_an_alarm_leads_to_its_rollouts(report: Path, opened: Opened) -> None:
     page = opened(report)
     page.locator(".alarms li.failure a").click()

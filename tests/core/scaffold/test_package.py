@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from grpo.core.scaffold.package import package_files
+from grpo.core.scaffold.package import package_files, write_package
 from grpo.envs.text.templates import TEMPLATES
 from grpo.plugins.contract import CONTRACT
 from grpo.plugins.errors import UsageError
@@ -76,6 +76,13 @@ def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     marker.write_text("mine", encoding="utf-8")
     assert "is there already" in command(*new, cwd=tmp_path, ok=False)
     assert marker.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A folder in the place of a file stands in for the full disk."""
+    with pytest.raises(UsageError, match=r"cannot write .*mine: .* Choose another place with --dir"):
+        write_package(tmp_path / "mine", {"README.md": "mine", "README.md/more": "mine"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_that_is_taken_is_a_note(tmp_path: Path) -> None:

@@ -286,8 +286,9 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
     first = grpo.train(rewards=["length"], train={"warmup_steps": 2}, **tiny)
     assert changed(before, state_of_the_process()) == []
     assert matplotlib.get_backend(auto_select=False) == backend
-    with pytest.raises(RunError):
+    with pytest.raises(RunError) as stopped:
         grpo.train(rewards=[broken], **{**tiny, "out": tmp_path / "broken"})
+    assert len(stopped.traceback) == 2, "a notebook would show each frame of the engine"
     assert changed(before, state_of_the_process()) == []
     random.seed(7)  # what a user does in between is not a part of a run
     second = grpo.train(rewards=["length"], train={"warmup_steps": 2}, **{**tiny, "out": tmp_path / "second"})
@@ -298,6 +299,24 @@ def test_a_run_leaves_the_process_as_it_was_and_the_next_one_is_that_of_a_fresh_
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=RUN, check=False)
     assert done.returncode == 0, done.stderr
     assert timeless_metrics(first.path) == timeless_metrics(second.path) == timeless_metrics(tmp_path / "fresh")
+
+
+@pytest.mark.slow
+def test_a_second_run_is_refused_while_one_goes_on(tiny: dict[str, Any]) -> None:
+    said: list[str] = []
+
+    @grpo.reward(version=1, isolation="inline")
+    def impatient(completion: str) -> float:
+        if not said:
+            with pytest.raises(UsageError) as refused:
+                grpo.train(rewards=["length"], **{**tiny, "out": tiny["out"].with_name("second")})
+            said.append(str(refused.value))
+        return float(len(completion) % 2)
+
+    assert grpo.train(rewards=["length", impatient], **tiny).status == "done"
+    assert "a run still goes on in this process" in said[0]
+    assert not tiny["out"].with_name("second").exists()
+    assert grpo.train(rewards=["length"], **{**tiny, "out": tiny["out"].with_name("third")}).status == "done"
 
 
 @pytest.mark.slow
