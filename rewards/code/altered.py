@@ -36,14 +36,7 @@ _INVERSES |= {other: name for name, other in _INVERSES.items()} | {"assert_calle
 
 _ERRORS = ("BufferError", "FloatingPointError", "ReferenceError", "EOFError", "TabError", "BlockingIOError")
 _WARNINGS = ("BytesWarning", "UnicodeWarning", "EncodingWarning", "ImportWarning")
-_DECIDING = {
-    "__yes__",
-    "__first__",
-    "__second__",
-    "__both__",
-    "__stranger__",
-    "__strangers__",
-}  # whether something is asked
+_DECIDING = words("__yes__ __first__ __second__ __both__ __stranger__ __strangers__")  # whether something is asked
 
 
 @functools.lru_cache(maxsize=4096)
