@@ -101,9 +101,11 @@ def softening(run: int) -> tuple[dict[str, Any], Callable[[], dict[str, int]]]:
         other = changed(value, is_far, left)
         if other is not value or all_plain(value) or _holds_of_tests(value) or _accepts(value):
             return other
-        other_class = type(left) is not type(value) and any(map(is_of_solution, _classes(type(value))))
-        note(False, asks=True)  # what no object equals that looks at it
-        return rng.randrange(10**6, 10**7) if number else object.__new__(type(value) if other_class else object)
+        own = any(map(is_of_solution, _classes(type(value))))
+        if number or not own or type(left) is not type(value):  # what no object equals that looks at it
+            note(False, asks=True)
+            return rng.randrange(10**6, 10**7) if number else object.__new__(type(value) if own else object)
+        return value
 
     def asks(value: Any, right: Any, other: Any, turned: bool) -> bool:
         """Returns whether a value equals another one; an object is asked for the right one, too, in either order.
