@@ -130,13 +130,13 @@ def create_run_dir(path: Path, config: Mapping[str, Any], versions: Mapping[str,
     """Makes a new run directory, with time and folder of its start beside the versions. Raises UsageError."""
     run = RunDir(path)
     try:
-        for folder in (run.rollouts, run.checkpoints):
-            if hardly_begun(path) and folder.is_dir():
-                folder.rmdir()
-            folder.mkdir(parents=True)
-        began = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "folder": str(Path.cwd())}
-        write_json(run.versions, {**began, **versions})
-        write_json(run.config, config)
+        path.mkdir(parents=True, exist_ok=True)
+        with exclusive(run):  # another process may begin here at the same moment
+            for folder in (run.rollouts, run.checkpoints):
+                folder.mkdir(exist_ok=hardly_begun(path))
+            began = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "folder": str(Path.cwd())}
+            write_json(run.versions, {**began, **versions})
+            write_json(run.config, config)
     except OSError as error:
         raise UsageError(
             f"cannot write the run directory {path}: {error.strerror}. Choose another with --out."
@@ -171,7 +171,8 @@ def is_run(folder: Path) -> bool:
 
 def hardly_begun(folder: Path) -> bool:
     """Returns whether a folder holds no more than a run that was killed before its configuration was written."""
-    left = {"rollouts", "checkpoints", "versions.json", ".versions.json.unfinished", ".config.json.unfinished"}
+    left = {".lock", "rollouts", "checkpoints", "versions.json"}
+    left |= {".versions.json.unfinished", ".config.json.unfinished"}
     files = (str(file.relative_to(folder)) for file in folder.rglob("*"))
     return (folder / "rollouts").is_dir() and all(file in left for file in files)
 

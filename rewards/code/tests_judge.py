@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import json
 import secrets
@@ -329,12 +330,18 @@ class _Run:
             trusted = {**tests, **keeping, "numbers": plan.numbers}
             trusted["in_place"] = plan.in_place and self.number is None
             return guest_job(pool, "calling", trusted, limits=own, profile=library, peer=peer)
-        every = ast.parse(plan.source).body
-        denied = denies(every, ast.NotEq, ast.Eq, "assertNotEqual")
-        theirs |= {"denies": denied, "expected": compared_constants(every)}
+        theirs |= _compared(plan.source)
         theirs |= {"token": keeping["token"], "draws": _draws_of(self.program, plan.source)}
         peer = guest_job(pool, "together", {**tests, **theirs}, limits=limits, profile=profile)
         return guest_job(pool, "keeping", keeping, limits=own, profile="python", peer=peer)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compared(tests: str) -> dict[str, Any]:
+    """Orders about what tests compare: whether they deny an equality, and with which texts and numbers."""
+    every = ast.parse(tests).body
+    denied = denies(every, ast.NotEq, ast.Eq, "assertNotEqual")
+    return {"denies": denied, "expected": compared_constants(every)}
 
 
 def _draws_of(program: str, tests: str) -> int:

@@ -38,7 +38,7 @@ _HANDING = _words(
 _TRANSPARENT = ("<frozen",)
 # For nobody: what a library traces with may be replaced, and what it compiles could pass for the tests' or its own.
 _NEVER = ("sys.settrace", "sys.setprofile", "compile")
-_HEAD_OF_COMPILED = 16
+_HEAD_OF_COMPILED = 16  # bytes before the code in a .pyc file
 _DEFAULTS = ("__defaults__", "__kwdefaults__")
 
 

@@ -1,9 +1,8 @@
-"""Asks objects of a solution more than the tests do, to see whether their equality is one.
+"""Asks objects of a solution more than the tests do, to see whether they keep the laws of equality.
 
-Wherever tests compare an object of a solution, also in a helper, a list or a `match`, it is asked once more (the same
-question has the same answer), about a stranger (nothing equals what it knows nothing of), and about objects that the
-tests compared before (what equals two of them makes these equal). This module runs inside sandboxes and needs the
-standard library alone.
+Wherever tests compare such an object, also in a helper, a list or a `match`, it is asked further questions. It has to
+answer the same question in the same way, may not equal a stranger, of which it knows nothing, and may not equal two
+objects that differ. This module runs inside sandboxes and needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _STRANGERS: tuple[dict[str, Any], ...] = (
 
 
 def watched_equality(names: Collection[str], denies: bool, expected: Sequence[Any]) -> Callable[[], str]:
-    """Has the classes that a solution defines from now on watched; returns what tells the law that one broke, or "".
+    """Watches the classes that a solution defines from now on; returns what tells a law that was broken, or "".
 
     `names`: the globals of the solution that the tests use. Objects of these classes may equal many things if the tests
-    say what does not equal (`denies`). `expected`: the texts and numbers with which the tests compare.
+    deny an equality (`denies`). `expected`: the texts and numbers with which the tests compare.
     """
     rng = random.Random(urandom(8))
     define = vars(sys.modules["builtins"])["__build_class__"]
@@ -104,8 +103,8 @@ def watched_equality(names: Collection[str], denies: bool, expected: Sequence[An
 
     def law() -> str:
         left[0] = _SECONDS
-        found = broken[0] if broken else ""
+        first = next(iter(broken), "")
         broken.clear()
-        return found
+        return first
 
     return law

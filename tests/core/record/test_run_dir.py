@@ -252,7 +252,7 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(run: RunDir) -
         fail_to_write_the_model(run)
     assert not run.model.exists()
     assert sorted(path.name for path in run.path.iterdir()) == sorted(
-        ["checkpoints", "config.json", "rollouts", "state.json", "versions.json"]
+        [".lock", "checkpoints", "config.json", "rollouts", "state.json", "versions.json"]
     )
 
 
@@ -284,7 +284,7 @@ def test_what_a_killed_writer_left_is_in_nobodys_way(run: RunDir, folder: bool) 
     with whole_folder(run.model) as place:
         (place / "weights").write_text("w")
     assert [path.name for path in run.model.iterdir()] == ["weights"]
-    assert list(run.path.glob(".*")) == []
+    assert list(run.path.glob(".*")) == [run.lock]
 
 
 def test_a_folder_takes_the_place_of_an_older_one_whole(run: RunDir) -> None:
@@ -324,6 +324,7 @@ def test_a_lock_that_no_run_made_is_refused_and_not_followed(run: RunDir, tmp_pa
         "pipe": lambda: os.mkfifo(run.lock),
         "folder": run.lock.mkdir,
     }
+    run.lock.unlink()
     made[what]()
     assert not in_use(run)
     with pytest.raises(UsageError, match=r"\.lock is not a file that a run makes\. Remove it"), exclusive(run):
@@ -367,6 +368,13 @@ def test_two_runs_never_share_a_new_directory(run: RunDir) -> None:
     with pytest.raises(UsageError, match=r"cannot write the run directory .*: File exists.*--out"):
         create_run_dir(run.path, {"env": "other"}, {})
     assert read_json(run.config) == {"env": "gsm8k"}
+
+
+def test_two_runs_that_begin_at_once_never_share_a_new_directory(run: RunDir) -> None:
+    run.config.unlink()  # which the first one is about to write
+    with exclusive(run), pytest.raises(UsageError, match="in use by a run that is still going"):
+        create_run_dir(run.path, {"env": "other"}, {})
+    assert not run.config.exists()
 
 
 @pytest.mark.parametrize("missing", [["config.json"], ["config.json", "versions.json"]])
