@@ -114,6 +114,7 @@ def test_labels_and_deletion_follow_no_link_that_a_run_brought_along(tmp_path: P
     precious, elsewhere = tmp_path / "precious", tmp_path / "elsewhere"
     precious.write_text("mine")
     (run.path / ".labels.json.unfinished").symlink_to(precious)
+    run.lock.unlink()
     run.lock.symlink_to(elsewhere)
     watched = WatchedFolder(tmp_path / "runs")
     watched.label("one", {"note": "x"})
