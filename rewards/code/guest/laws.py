@@ -62,15 +62,16 @@ def watched_equality(names: Collection[str], denies: bool, expected: Sequence[An
             began = process_time()
             answer = asked(own, other)
             budget, left[0] = left[0], 0.0  # what is asked now is asked by the judge
-            if type(answer) is bool and _MOST_ASKED * (process_time() - began) < budget:
+            if type(answer) in (bool, int) and _MOST_ASKED * (process_time() - began) < budget:
                 with suppress(Exception):
-                    broken.extend(filter(None, [law_broken_by(own, other, answer)]))
+                    broken.extend(filter(None, [law_broken_by(own, other, bool(answer))]))
             left[0] = max(0.0, budget - (process_time() - began))
             return answer
 
         def holds(own: Any, other: Any) -> Any:
             with suppress(Exception):
-                return asked(own, other)
+                answer = asked(own, other)
+                return bool(answer) if type(answer) is int else answer
 
         def law_broken_by(own: Any, other: Any, answer: bool) -> str:
             if hasattr(type(own), "__next__") or hasattr(type(other), "__next__"):

@@ -114,11 +114,6 @@ def test_an_infinite_result_is_only_itself() -> None:
             "assert M(5) == 5",
             ALTERED,
         ),
-        (
-            "class M:\n    n = 0\n    def __eq__(s, o):\n        M.n += 1\n        return M.n % 2",
-            "assert M() == 5",
-            ALTERED,
-        ),
         ("class M:\n    __lt__ = __ge__ = lambda s, o: True", "assert M() < 5", ALTERED),
         ("class M:\n    __contains__ = lambda s, o: True", "assert 4 in M()", ALTERED),
         ("class M:\n    __enter__ = lambda s: s\n    __exit__ = lambda s, *e: True", IN_BLOCK, "not reached"),
